@@ -87,7 +87,6 @@ struct RolloutConfig {
     bool ignore_eos = false;           // every completion runs to max_new_tokens
     std::optional<int64_t> slots;      // sequences decoded at once; auto: from the plan
     std::optional<int64_t> kv_memory;  // bytes; auto: what all slots need, as far as memory goes
-    int64_t page_tokens = 16;          // tokens of one page of the KV cache
     int64_t chunk = 512;               // prompt tokens prefilled at once
     bool prefix_sharing = true;        // a group shares its prompt's pages
     int64_t log_completions = 4;       // completions written to the run folder, per step
