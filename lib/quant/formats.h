@@ -57,6 +57,8 @@ struct E4m3 {
     static constexpr float max = 448.0f;
     static constexpr int mantissa = 3, bias = 7;
     static constexpr uint32_t max_code = 0x7e, nan_code = 0x7f, overflow_code = 0x7f;  // no Inf: NaN instead
+    static constexpr uint32_t overflow_bits =
+        0x43e80001;  // F32: the least that rounds above max, next to 464
 };
 
 struct E5m2 {
@@ -64,6 +66,7 @@ struct E5m2 {
     static constexpr float max = 57344.0f;
     static constexpr int mantissa = 2, bias = 15;
     static constexpr uint32_t max_code = 0x7b, nan_code = 0x7f, overflow_code = 0x7c;  // Inf
+    static constexpr uint32_t overflow_bits = 0x47700000;                              // 61440
 };
 
 // The code of a magnitude (F32 bits without sign, not NaN), not limited above. Normals round in the integer
@@ -119,12 +122,23 @@ FP8RL_HD constexpr bool is_nan_code(uint8_t code) {
     return (code & 0x7fu) > (F::overflow_code == F::nan_code ? F::max_code : F::overflow_code);
 }
 
+// Whether the cast of x saturates, i.e. x would round above F::max. (A block's own amax times its scale may
+// exceed F::max by a rounding error; that is no saturation.) NaN is not counted.
+template <class F>
+FP8RL_HD constexpr bool saturates(float x) {
+    const uint32_t u = bits_of(x) & f32_abs_mask;
+    return u >= F::overflow_bits && u <= f32_infinity_bits;
+}
+
 // The same by run-time format; e4m3 and e5m2 only.
 FP8RL_HD constexpr uint8_t encode(DType format, float x) {
     return format == DType::e5m2 ? encode<E5m2>(x) : encode<E4m3>(x);
 }
 FP8RL_HD constexpr float decode(DType format, uint8_t code) {
     return format == DType::e5m2 ? decode<E5m2>(code) : decode<E4m3>(code);
+}
+FP8RL_HD constexpr bool saturates(DType format, float x) {
+    return format == DType::e5m2 ? saturates<E5m2>(x) : saturates<E4m3>(x);
 }
 FP8RL_HD constexpr float max_of(DType format) { return format == DType::e5m2 ? E5m2::max : E4m3::max; }
 

@@ -1,5 +1,5 @@
-// quant/spec: what a tensor is quantized to, as data. Nothing here computes; quant/quantize.h holds the rules.
-// A recipe's mode ("blockwise", "mxfp8", ...) is only a set of these values (quant/policy.h).
+// quant/spec: what a tensor is quantized to, as data. Nothing here computes; quant/quantize.h holds the
+// rules. A recipe's mode ("blockwise", "mxfp8", ...) is only a set of these values (quant/policy.h).
 #pragma once
 #include <cstdint>
 #include <string>
@@ -27,7 +27,7 @@ enum class Scaling : uint8_t {
 };
 
 struct QuantSpec {
-    DType format = DType::bf16;         // f32 | bf16 | e4m3 | e5m2
+    DType format = DType::bf16;  // f32 | bf16 | e4m3 | e5m2
     ScaleKind scale = ScaleKind::none;
     ScaleRule rule = ScaleRule::te;
     Scaling scaling = Scaling::current;
@@ -42,7 +42,8 @@ struct QuantSpec {
 
     static QuantSpec f32() { return {DType::f32, ScaleKind::none, ScaleRule::te, Scaling::current, 0, 0}; }
     static QuantSpec bf16() { return {}; }
-    static QuantSpec tensor(DType format, ScaleKind kind = ScaleKind::f32, Scaling scaling = Scaling::current) {
+    static QuantSpec tensor(DType format, ScaleKind kind = ScaleKind::f32,
+                            Scaling scaling = Scaling::current) {
         return {format, kind, ScaleRule::te, scaling, 0, 0};
     }
     static QuantSpec block_1x128(ScaleKind kind = ScaleKind::f32, DType format = DType::e4m3) {
@@ -62,7 +63,7 @@ std::string describe(const QuantSpec& s);
 // What a quantization did to its values; zeros that were zero before are not flushed.
 struct QuantCounts {
     uint64_t values = 0;
-    uint64_t saturated = 0;  // magnitude above the format's largest before the cast
+    uint64_t saturated = 0;  // would round above the format's largest (formats.h: saturates)
     uint64_t flushed = 0;    // non-zero became zero
     void add(const QuantCounts& o) { values += o.values, saturated += o.saturated, flushed += o.flushed; }
 };
