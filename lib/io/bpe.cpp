@@ -166,8 +166,7 @@ BpeTokenizer::BpeTokenizer(const BpeModel& model) {
                                      : std::string{static_cast<char>(0xC0 | point >> 6),
                                                    static_cast<char>(0x80 | (point & 63))};
         auto it = ids.find(c);
-        if (it == ids.end()) refuse(source, ": the vocabulary has no token \"", c, "\" for the byte ", b);
-        byte_ids_[b] = it->second;
+        byte_ids_[b] = it == ids.end() ? -1 : it->second;
     }
     add_merges(model, ids);
 
@@ -282,10 +281,6 @@ void BpeTokenizer::encode_text(std::string_view text, std::vector<int32_t>& out)
 }
 
 void BpeTokenizer::encode_piece(std::string_view piece, std::vector<int32_t>& out) const {
-    if (piece.size() == 1) {
-        out.push_back(byte_ids_[static_cast<uint8_t>(piece[0])]);
-        return;
-    }
     if (whole_pieces_)
         if (auto it = id_of_bytes_.find(std::string(piece)); it != id_of_bytes_.end()) {
             out.push_back(it->second);
@@ -298,8 +293,17 @@ void BpeTokenizer::encode_piece(std::string_view piece, std::vector<int32_t>& ou
         int32_t rank, at, left, right;
         bool operator>(const Candidate& o) const { return rank != o.rank ? rank > o.rank : at > o.at; }
     };
-    const auto n = static_cast<int32_t>(piece.size());
-    std::vector<Symbol> symbols(piece.size());
+    std::vector<Symbol> symbols;
+    symbols.reserve(piece.size());
+    for (char c : piece)
+        if (int32_t id = byte_ids_[static_cast<uint8_t>(c)]; id >= 0) {
+            auto i = static_cast<int32_t>(symbols.size());
+            symbols.push_back({id, i - 1, i + 1});
+        }
+    if (symbols.size() < piece.size()) dropped_bytes_ += static_cast<int64_t>(piece.size() - symbols.size());
+    if (symbols.empty()) return;
+    symbols.back().next = -1;
+    const auto n = static_cast<int32_t>(symbols.size());
     std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> queue;
     auto offer = [&](int32_t at) {
         int32_t right = at < 0 ? -1 : symbols[static_cast<size_t>(at)].next;
@@ -308,9 +312,6 @@ void BpeTokenizer::encode_piece(std::string_view piece, std::vector<int32_t>& ou
         if (auto it = merges_.find(pair_key(a, b)); it != merges_.end())
             queue.push({it->second.rank, at, a, b});
     };
-    for (int32_t i = 0; i < n; ++i)
-        symbols[static_cast<size_t>(i)] = {byte_ids_[static_cast<uint8_t>(piece[static_cast<size_t>(i)])],
-                                           i - 1, i + 1 < n ? i + 1 : -1};
     for (int32_t i = 0; i + 1 < n; ++i) offer(i);
     while (!queue.empty()) {
         Candidate c = queue.top();

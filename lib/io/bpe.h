@@ -1,7 +1,9 @@
 // io/bpe: byte-level byte-pair encoding as GPT-2 introduced it. Text is cut by the pre-tokenizer's patterns,
 // each piece becomes bytes, and the pair of lowest rank is joined until none is left. Refused at
-// construction: an unknown pre-tokenizer, a missing byte, duplicate tokens, a merge that is not two known
+// construction: an unknown pre-tokenizer, duplicate tokens, a merge that is not two known
 // parts with a known product.
+// A byte that the vocabulary lacks (SmolLM2 lacks some control characters) is left out and counted, as the
+// `tokenizers` library leaves it out.
 #pragma once
 #include <memory>
 #include <string>
@@ -63,8 +65,8 @@ class BpeTokenizer final : public Tokenizer {
     std::string bytes_;           // of all tokens, one after another
     std::vector<size_t> starts_;  // into bytes_, vocab_size + 1
     std::vector<BpeModel::Type> types_;
-    std::vector<Added> added_;  // control and user-defined tokens, longest first
-    int32_t byte_ids_[256];
+    std::vector<Added> added_;                              // control and user-defined tokens, longest first
+    int32_t byte_ids_[256];                                 // -1: the vocabulary lacks it
     std::unordered_map<uint64_t, Merge> merges_;            // (left id, right id)
     std::unordered_map<std::string, int32_t> id_of_bytes_;  // filled for whole_pieces_ only
 };

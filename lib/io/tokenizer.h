@@ -3,6 +3,7 @@
 // caller allows it, so that a user's message cannot smuggle one in. Decoding gives back the bytes exactly;
 // StreamDecoder holds unfinished characters back.
 #pragma once
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -40,7 +41,9 @@ class Tokenizer {
     // Ids that end a completion, sorted.
     const std::vector<int32_t>& stop_ids() const { return stop_ids_; }
     const std::string& chat_template() const { return chat_template_; }  // "" when there is none
-    const std::string& kind() const { return kind_; }                    // "bytes", "bpe smollm", ...
+    // Bytes that encode() has left out so far because the vocabulary has no token for them; for the log.
+    int64_t dropped_bytes() const { return dropped_bytes_.load(std::memory_order_relaxed); }
+    const std::string& kind() const { return kind_; }  // "bytes", "bpe smollm", ...
 
   protected:
     std::string kind_;
@@ -48,6 +51,7 @@ class Tokenizer {
     bool add_bos_ = false;
     std::vector<int32_t> stop_ids_;
     std::string chat_template_;
+    mutable std::atomic<int64_t> dropped_bytes_{0};
 };
 
 // Ids 0..255 are the bytes, 256 <|bos|>, 257 <|eos|>, 258 <|pad|>, 259 <|system|>, 260 <|user|>, 261
