@@ -1,0 +1,12 @@
+// cpu/quantize: activations and gradients as GEMM operands (contracts in backend/backend.h). Layouts are in
+// cpu/pack.h.
+#pragma once
+#include "backend/backend.h"
+
+namespace fp8rl::cpu {
+
+Operand quantize(Tensor x, const QuantSpec& spec, Side side, bool transpose, Arena& arena, const QuantIo& io);
+void dequantize(float* out, const Operand& q);
+void read_codes(uint8_t* codes, float* scales, const Operand& q);
+
+}  // namespace fp8rl::cpu
