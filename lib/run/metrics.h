@@ -32,12 +32,14 @@ class Record {
     }
 
     const Value* find(const std::string& key) const;  // nullptr: absent
+    static double as_number(const Value& value);      // NaN: a text or a truth value
     double number(const std::string& key) const;      // NaN: absent or not a number
     const std::vector<std::pair<std::string, Value>>& values() const { return values_; }
     // All of the other record's values, set into this one.
     Record& merge(const Record& other);
 
-    std::string json() const;                                               // one line, without the newline
+    std::string json() const;                // one line, without the newline
+    std::string member(size_t index) const;  // "key": value
 
   private:
     Record& put(std::string key, Value value);
