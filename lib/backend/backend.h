@@ -51,12 +51,22 @@ class Backend {
     // view of x.
     virtual Operand quantize(Tensor x, const QuantSpec& spec, Side side, bool transpose, Arena& arena,
                              const QuantIo& io = {}) = 0;
+    // What quantize() would return, without the maths: same bytes out of the arena, which may be counting; x
+    // may be a view of one. The plan measures with it (shape backend).
+    virtual Operand reserve_operand(Tensor x, const QuantSpec& spec, Side side, bool transpose,
+                                    Arena& arena) const = 0;
     // Codes times scales as f32 [rows, k]; codes alone (u8, FP8 only) and stored scales, for tests and
     // export. Host memory.
     virtual void dequantize(float* out, const Operand& q) = 0;
     virtual void read_codes(uint8_t* codes, float* scales, const Operand& q) = 0;
     // c act or f32 [m, n] = round(A B^T); accumulate: c f32 only, c += total.
     virtual void gemm(Tensor c, const Operand& a, const Operand& b, bool accumulate = false) = 0;
+
+    // ---- rows ----
+    // out [R, C] = in[rows[r]]; scatter: out[rows[r]] = in[r], every other row of out is zeroed; rows are
+    // distinct.
+    virtual void gather_rows(Tensor out, Tensor in, std::span<const int32_t> rows) = 0;
+    virtual void scatter_rows(Tensor out, Tensor in, std::span<const int32_t> rows) = 0;
 
     // ---- embedding ----
     virtual void embed(Tensor y, const Weight& table, std::span<const int32_t> ids) = 0;  // y act [N, C]

@@ -18,6 +18,7 @@
 #include "cpu/norm.h"
 #include "cpu/quantize.h"
 #include "cpu/rope.h"
+#include "cpu/rows.h"
 #include "cpu/weight.h"
 
 namespace fp8rl {
@@ -62,12 +63,23 @@ class CpuBackend final : public Backend {
                      const QuantIo& io) override {
         return cpu::quantize(x, spec, side, transpose, arena, io);
     }
+    Operand reserve_operand(Tensor x, const QuantSpec& spec, Side side, bool transpose,
+                            Arena& arena) const override {
+        return cpu::reserve_operand(x, spec, side, transpose, arena);
+    }
     void dequantize(float* out, const Operand& q) override { cpu::dequantize(out, q); }
     void read_codes(uint8_t* codes, float* scales, const Operand& q) override {
         cpu::read_codes(codes, scales, q);
     }
     void gemm(Tensor c, const Operand& a, const Operand& b, bool accumulate) override {
         cpu::gemm(c, a, b, accumulate);
+    }
+
+    void gather_rows(Tensor out, Tensor in, std::span<const int32_t> rows) override {
+        cpu::gather_rows(out, in, rows);
+    }
+    void scatter_rows(Tensor out, Tensor in, std::span<const int32_t> rows) override {
+        cpu::scatter_rows(out, in, rows);
     }
 
     void embed(Tensor y, const Weight& table, std::span<const int32_t> ids) override {
