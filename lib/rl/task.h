@@ -82,6 +82,10 @@ struct TaskOptions {
     double time_limit = 60;            // command: seconds for one batch
 };
 
+// The problem around a question: raw text or messages, as the options say.
+Problem make_problem(const TaskOptions& options, std::string id, const std::string& question,
+                     std::string answer, std::string solution);
+
 std::vector<std::string> task_names();
 std::unique_ptr<Task> make_task(const TaskOptions& options);
 
