@@ -42,7 +42,8 @@ int run_under_mpi(int ranks, const std::string& filter) {
     REQUIRE(n > 0);
     self.resize(static_cast<size_t>(n));
     std::string command =
-        "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout 60 "
+        "ASAN_OPTIONS=\"$ASAN_OPTIONS:detect_leaks=0\" OMPI_ALLOW_RUN_AS_ROOT=1 "
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout 60 "
         "mpirun --oversubscribe -n " +
         std::to_string(ranks) + " " + self + " '" + filter + "' > /dev/null 2>&1";
     int status = std::system(command.c_str());
