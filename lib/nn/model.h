@@ -1,12 +1,14 @@
 // nn/model: the decoder. One forward serves rollout, training and evaluation; backward stands beside it,
 // module by module, without a tape. The network ends at hidden states: log-probs are Backend::token_logprob
-// on head().
+// on head(). Refused by name: tensors missing, unknown or of another shape when loading; state of another
+// model.
 #pragma once
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "core/parallel.h"
 #include "nn/kv_cache.h"
 #include "nn/param.h"
 #include "nn/pass.h"
@@ -48,8 +50,8 @@ class Model {
     static std::vector<LinearName> linear_modules(const ModelSpec& spec);
 
     void reserve(Arena& weights);  // masters, gradients, moments, prepared handles, scales
-    void initialize(
-        uint64_t seed);  // normal(0, 0.02), residual projections by 1/sqrt(2 L), gains 1, biases 0
+    // normal(0, std), residual projections by 1/sqrt(2 L), gains 1, biases 0
+    void initialize(uint64_t seed, double std = 0.02);
     void load(const class GgufFile& file);         // Q/K rows un-permuted; a missing or odd tensor is refused
     void load(const class TensorSource& tensors);  // published names, f32 or bf16 (nn/load.h)
     void prepare();                                // re-quantize every weight from its master
@@ -67,8 +69,11 @@ class Model {
     Param& embedding();
 
     // Freezes delayed activation scales and KV scales for the step that begins, from what was observed since
-    // the last call.
-    void begin_step();
+    // the last call. Returns the layers whose FP8 cache the guard moved to bf16: to be logged loudly.
+    std::vector<KvFallback> begin_step();
+    // Before begin_step in a world of several ranks: maxima and counts of all ranks, in place.
+    void reduce_observations(FunctionRef<void(std::span<float>)> max_over_ranks,
+                             FunctionRef<void(std::span<double>)> sum_over_ranks);
     // Step-to-step state beside parameters: scale histories, KV scales, guard. Named f32 arrays in host
     // memory.
     struct State {
@@ -91,6 +96,7 @@ class Model {
     size_t saved_bytes(int64_t rows) const;
 
   private:
+    void check_pass(const Pass& pass) const;
     struct Impl;
     std::unique_ptr<Impl> impl_;
 };

@@ -1,5 +1,6 @@
 // nn/pass: one trip of ragged rows through the network. Rollout, training, calibration and evaluation are the
-// same forward with other fields of this struct.
+// same forward with other fields of this struct. Refuses nothing; ragged rows that do not fit together are
+// defects.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -24,6 +25,10 @@ struct Pass {
     bool in_rollout = false;   // use the rollout precision where it differs
     bool observe = false;      // report activation and KV maxima for the next step's scales
     bool calibrate = false;    // first pass of all: scales are not known yet, use current ones and bf16 K, V
+    bool replay = false;       // backward runs this forward again: nothing is reported a second time
+
+    bool reports() const { return (observe || calibrate) && !replay; }
+    int64_t rows() const { return static_cast<int64_t>(ids.size()); }
 };
 
 // Whole sequences packed for training, evaluation of log-probs, or calibration.
