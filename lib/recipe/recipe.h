@@ -69,6 +69,8 @@ struct TaskConfig {
     int64_t operands = 2;                           // arithmetic
     std::vector<Operation> operations = {Operation::add, Operation::subtract};  // arithmetic
     bool word_problems = false;                                                 // arithmetic: as a sentence
+    int64_t problem_steps = 0;                     // word problems: 1, 2, or 0 for both
+    bool reward_truncated = false;                 // a completion cut off at the limit may still be right
     std::optional<std::string> train, validation;  // JSON lines; gsm8k, exact_match, boxed_math, command
     std::string question_key = "question", answer_key = "answer";  // of those lines
     CommandTask command;
