@@ -41,13 +41,17 @@ static std::string canonical(std::string_view unsigned_number, bool negative) {
     bool after_point = false;
     for (char c : unsigned_number) {
         if (c == '.') after_point = true;
-        if (c >= '0' && c <= '9') (after_point ? fraction : whole) += c;
+        // Leading zeros are not taken up.
+        if (c >= '0' && c <= '9' && (after_point || c != '0' || !whole.empty()))
+            (after_point ? fraction : whole).push_back(c);
     }
-    whole.erase(0, whole.find_first_not_of('0'));
-    if (whole.empty()) whole = "0";
     while (!fraction.empty() && fraction.back() == '0') fraction.pop_back();
-    std::string out = fraction.empty() ? whole : whole + "." + fraction;
-    return negative && out != "0" ? "-" + out : out;
+    std::string out;
+    if (negative && !(whole.empty() && fraction.empty())) out.push_back('-');
+    if (whole.empty()) whole.push_back('0');
+    out += whole;
+    if (!fraction.empty()) out.append(1, '.').append(fraction);
+    return out;
 }
 
 static bool consume(std::string_view& s, std::string_view prefix) {
