@@ -40,7 +40,7 @@ class Backend {
     virtual void synchronize() = 0;
 
     // ---- weights ----
-    virtual Weight reserve_weight(int64_t out, int64_t in, const WeightSpec& spec, Arena& arena) = 0;
+    virtual Weight reserve_weight(int64_t out, int64_t in, const WeightSpec& spec, Arena& arena) const = 0;
     // Fills every layout from master f32 [O, C]. Codes are Q(bf16(master)); spec.format f32 keeps the
     // master's bits.
     virtual void prepare(Weight& w, Tensor master) = 0;

@@ -54,7 +54,7 @@ class CpuBackend final : public Backend {
     }
     void synchronize() override {}
 
-    Weight reserve_weight(int64_t out, int64_t in, const WeightSpec& spec, Arena& arena) override {
+    Weight reserve_weight(int64_t out, int64_t in, const WeightSpec& spec, Arena& arena) const override {
         return cpu::reserve_weight(out, in, spec, arena);
     }
     void prepare(Weight& w, Tensor master) override { cpu::prepare(w, master); }
