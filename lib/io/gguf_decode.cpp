@@ -2,13 +2,13 @@
 // every read goes through memcpy. Multiplication before addition, each rounded: the same floats as ggml's
 // reference.
 #include <algorithm>
-#include <bit>
 #include <cstring>
 
 #include "core/error.h"
 #include "core/parallel.h"
 #include "io/gguf.h"
 #include "io/gguf_types.h"
+#include "io/half.h"
 
 namespace fp8rl {
 
@@ -64,36 +64,24 @@ static uint16_t load16(const uint8_t* p) {
     return v;
 }
 
-// IEEE half to float, without branches that keep a loop from being vectorized: normals are scaled by 2^112
-// into the float range, subnormals come out of a float subtraction.
-static float half(uint16_t h) {
-    const uint32_t w = static_cast<uint32_t>(h) << 16, sign = w & 0x80000000u, two_w = w + w;
-    const float normal =
-        std::bit_cast<float>((two_w >> 4) + (uint32_t{0xE0} << 23)) * std::bit_cast<float>(0x7800000u);
-    const float subnormal = std::bit_cast<float>((two_w >> 17) | (uint32_t{126} << 23)) - 0.5f;
-    const uint32_t magnitude = std::bit_cast<uint32_t>(two_w < (1u << 27) ? subnormal : normal);
-    return std::bit_cast<float>(sign | magnitude);
-}
-
 static void decode_f16(const uint8_t* p, int64_t n, float* out) {
-    for (int64_t i = 0; i < n; ++i) out[i] = half(load16(p + 2 * i));
+    for (int64_t i = 0; i < n; ++i) out[i] = half_to_float(load16(p + 2 * i));
 }
 
 static void decode_bf16(const uint8_t* p, int64_t n, float* out) {
-    for (int64_t i = 0; i < n; ++i)
-        out[i] = std::bit_cast<float>(static_cast<uint32_t>(load16(p + 2 * i)) << 16);
+    for (int64_t i = 0; i < n; ++i) out[i] = bf16_to_float(load16(p + 2 * i));
 }
 
 static void decode_q8_0(const uint8_t* p, int64_t blocks, float* out) {
     for (int64_t b = 0; b < blocks; ++b, p += 34, out += 32) {
-        const float d = half(load16(p));
+        const float d = half_to_float(load16(p));
         for (int j = 0; j < 32; ++j) out[j] = static_cast<float>(static_cast<int8_t>(p[2 + j])) * d;
     }
 }
 
 static void decode_q4_0(const uint8_t* p, int64_t blocks, float* out) {
     for (int64_t b = 0; b < blocks; ++b, p += 18, out += 32) {
-        const float d = half(load16(p));
+        const float d = half_to_float(load16(p));
         for (int j = 0; j < 16; ++j) out[j] = static_cast<float>((p[2 + j] & 15) - 8) * d;
         for (int j = 0; j < 16; ++j) out[16 + j] = static_cast<float>((p[2 + j] >> 4) - 8) * d;
     }
@@ -101,7 +89,7 @@ static void decode_q4_0(const uint8_t* p, int64_t blocks, float* out) {
 
 static void decode_q4_1(const uint8_t* p, int64_t blocks, float* out) {
     for (int64_t b = 0; b < blocks; ++b, p += 20, out += 32) {
-        const float d = half(load16(p)), m = half(load16(p + 2));
+        const float d = half_to_float(load16(p)), m = half_to_float(load16(p + 2));
         for (int j = 0; j < 16; ++j) out[j] = static_cast<float>(p[4 + j] & 15) * d + m;
         for (int j = 0; j < 16; ++j) out[16 + j] = static_cast<float>(p[4 + j] >> 4) * d + m;
     }
@@ -110,7 +98,7 @@ static void decode_q4_1(const uint8_t* p, int64_t blocks, float* out) {
 // 256 elements: 128 bytes of low nibbles, 64 of high bit pairs, 16 signed 8-bit scales, one half.
 static void decode_q6_k(const uint8_t* p, int64_t blocks, float* out) {
     for (int64_t b = 0; b < blocks; ++b, p += 210) {
-        const float d = half(load16(p + 208));
+        const float d = half_to_float(load16(p + 208));
         for (int part = 0; part < 2; ++part, out += 128) {
             const uint8_t *low = p + 64 * part, *high = p + 128 + 32 * part, *scale = p + 192 + 8 * part;
             float s[8];

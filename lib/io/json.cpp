@@ -57,12 +57,13 @@ class JsonBuilder {
     }
     bool end_array() { return close(); }
     bool parse_error(size_t position, const std::string&, const nlohmann::json::exception& e) {
-        size_t end = std::min(position ? position - 1 : 0, text_.size());
-        auto line =
-            first_line_ + std::count(text_.begin(), text_.begin() + static_cast<ptrdiff_t>(end), '\n');
-        std::string what = e.what();
+        std::string what = e.what(), at;
         if (size_t p = what.find("syntax error"); p != std::string::npos) what = what.substr(p);
-        refuse(origin_->name, ":", line, ": not JSON: ", text::valid_utf8(what));
+        if (first_line_) {
+            auto end = static_cast<ptrdiff_t>(std::min(position ? position - 1 : 0, text_.size()));
+            at = cat(":", first_line_ + std::count(text_.begin(), text_.begin() + end, '\n'));
+        }
+        refuse(origin_->name, at, ": not JSON: ", text::valid_utf8(what));
     }
 
     Json root;
@@ -130,9 +131,9 @@ Json Json::array(Items items) {
     return j;
 }
 
-Json Json::object() {
+Json Json::object(Members members) {
     Json j;
-    j.value_ = Members{};
+    j.value_ = std::move(members);
     return j;
 }
 
@@ -282,6 +283,8 @@ static void write_string(std::string& out, const std::string& s) {
             case '\n': out += "\\n"; break;
             case '\r': out += "\\r"; break;
             case '\t': out += "\\t"; break;
+            case '\b': out += "\\b"; break;
+            case '\f': out += "\\f"; break;
             default:
                 if (static_cast<unsigned char>(c) < 0x20) {
                     char escape[8];
@@ -309,7 +312,7 @@ static void write_number(std::string& out, double x) {
 
 void Json::write(std::string& out, int indent, int level) const {
     auto newline = [&](int at) {
-        if (indent > 0) out += "\n" + std::string(static_cast<size_t>(indent * at), ' ');
+        if (indent > 0) out.append("\n").append(static_cast<size_t>(indent * at), ' ');
     };
     switch (kind()) {
         case Kind::null: out += "null"; return;

@@ -31,9 +31,10 @@ class Json {
     Json(std::string s) : value_(std::move(s)) {}
     Json(std::string_view s) : value_(std::string(s)) {}
     static Json array(Items items = {});
-    static Json object();
+    static Json object(Members members = {});
 
-    // `source` names the text in messages; `first_line` is the line it starts at.
+    // `source` names the text in messages; `first_line` is the line it starts at (0: `source` says it
+    // already).
     static Json parse(std::string_view text, const std::string& source, int64_t first_line = 1);
     static Json parse_file(const std::string& path);
 
