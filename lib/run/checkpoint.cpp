@@ -213,7 +213,8 @@ void Checkpoints::save(const CheckpointData& data, bool best) {
     sync_folder(dir_);
     point("after_rename");
     write_pointer("latest", data.step);
-    if (best) write_pointer("best", data.step);
+    // Also when a process died between saving its best step and pointing at it.
+    if (best_ && pointer("best") != best_) write_pointer("best", *best_);
     sync_folder(dir_);
     point("before_delete");
     remove_old(data.step);
