@@ -14,7 +14,7 @@ namespace fp8rl {
 
 namespace {
 
-class GgufSource final : public TensorSource {
+class GgufSource final : public WeightSource {
   public:
     GgufSource(const GgufFile& file, const ModelSpec& spec) : file_(file), spec_(spec) {
         for (const GgufTensor& t : file.tensors()) entries_.emplace(published(t.name), &t);
@@ -76,7 +76,7 @@ class GgufSource final : public TensorSource {
 
 }  // namespace
 
-std::unique_ptr<TensorSource> gguf_source(const GgufFile& file, const ModelSpec& spec) {
+std::unique_ptr<WeightSource> gguf_source(const GgufFile& file, const ModelSpec& spec) {
     return std::make_unique<GgufSource>(file, spec);
 }
 
@@ -87,7 +87,7 @@ static std::string dims(const std::vector<int64_t>& shape) {
 }
 
 // Every parameter has its tensor of the right shape, and every tensor its parameter.
-static void check_tensors(const ParamSet& params, const TensorSource& source) {
+static void check_tensors(const ParamSet& params, const WeightSource& source) {
     std::vector<std::string> names = source.names();
     std::sort(names.begin(), names.end());
     size_t used = 0;
@@ -110,7 +110,7 @@ static void check_tensors(const ParamSet& params, const TensorSource& source) {
     }
 }
 
-void Model::load(const TensorSource& source) {
+void Model::load(const WeightSource& source) {
     check_tensors(params(), source);
     struct Piece {
         const Param* param;

@@ -1,4 +1,4 @@
-// nn/load: where a model's tensors come from. Checkpoints and HF folders implement TensorSource over their
+// nn/load: where a model's tensors come from. Checkpoints and HF folders implement WeightSource over their
 // files; GGUF has one here. Refused by name: a tensor missing, unknown, of another shape, or not finite.
 #pragma once
 #include <memory>
@@ -9,9 +9,9 @@
 
 namespace fp8rl {
 
-class TensorSource {
+class WeightSource {
   public:
-    virtual ~TensorSource() = default;
+    virtual ~WeightSource() = default;
     virtual std::string where() const = 0;               // file or folder, for messages
     virtual std::vector<std::string> names() const = 0;  // published: "model.layers.0.mlp.up_proj.weight"
     virtual std::vector<int64_t> shape(const std::string& name) const = 0;  // outermost first
@@ -22,6 +22,6 @@ class TensorSource {
 
 // A GGUF file under published names. llama.cpp stores the rows of Q and K interleaved for its form of RoPE;
 // they come out in half-split order.
-std::unique_ptr<TensorSource> gguf_source(const GgufFile& file, const ModelSpec& spec);
+std::unique_ptr<WeightSource> gguf_source(const GgufFile& file, const ModelSpec& spec);
 
 }  // namespace fp8rl

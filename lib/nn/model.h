@@ -53,7 +53,7 @@ class Model {
     // normal(0, std), residual projections by 1/sqrt(2 L), gains 1, biases 0
     void initialize(uint64_t seed, double std = 0.02);
     void load(const class GgufFile& file);         // Q/K rows un-permuted; a missing or odd tensor is refused
-    void load(const class TensorSource& tensors);  // published names, f32 or bf16 (nn/load.h)
+    void load(const class WeightSource& tensors);  // published names, f32 or bf16 (nn/load.h)
     void prepare();                                // re-quantize every weight from its master
     void zero_grad();
 
