@@ -32,7 +32,10 @@ std::string quote(const std::string& text) {
 std::string number_text(double x) {
     char buffer[32];
     auto end = std::to_chars(buffer, buffer + sizeof buffer, x).ptr;
-    return std::string(buffer, end);
+    std::string s(buffer, end);
+    if (size_t e = s.find('e'); e != std::string::npos && e + 2 < s.size() && s[e + 2] == '0')
+        s.erase(e + 2, 1);
+    return s;
 }
 
 std::string describe(const Value& v) {

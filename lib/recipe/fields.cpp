@@ -155,7 +155,7 @@ void add_task(std::vector<Field>& f) {
         field("task.operands", FP8RL_AT(task.operands), Integer{2, 8}, "arithmetic: numbers in a problem"));
     f.push_back(field("task.operations", FP8RL_AT(task.operations),
                       ListOf<Choice<Operation>>{{{"add", "subtract", "multiply", "divide"}}, 1},
-                      "arithmetic"));
+                      "arithmetic: drawn from for each problem"));
     f.push_back(field("task.word_problems", FP8RL_AT(task.word_problems), boolean,
                       "arithmetic: told as short stories"));
     f.push_back(field("task.problem_steps", FP8RL_AT(task.problem_steps), Integer{0, 2},
@@ -163,8 +163,9 @@ void add_task(std::vector<Field>& f) {
     f.push_back(field("task.train", FP8RL_AT(task.train), path, "JSON lines to train on (file tasks)"));
     f.push_back(field("task.validation", FP8RL_AT(task.validation), path,
                       "JSON lines to validate on; none: lines of `train` are set aside"));
-    f.push_back(field("task.question_key", FP8RL_AT(task.question_key), filled, "of those lines"));
-    f.push_back(field("task.answer_key", FP8RL_AT(task.answer_key), filled, "of those lines"));
+    f.push_back(
+        field("task.question_key", FP8RL_AT(task.question_key), filled, "the question in those lines"));
+    f.push_back(field("task.answer_key", FP8RL_AT(task.answer_key), filled, "the answer in those lines"));
     f.push_back(field("task.command.argv", FP8RL_AT(task.command.argv), Strings{text},
                       "command: program and arguments; JSON lines in, rewards out; no shell"));
     f.push_back(field("task.command.timeout", FP8RL_AT(task.command.timeout), duration,
@@ -246,7 +247,8 @@ void add_optimizers(std::vector<Field>& f) {
         field("warmup.warmup_steps", FP8RL_AT(warmup.warmup_steps), count, "linear rise of that rate"));
     f.push_back(field("warmup.grad_clip", FP8RL_AT(warmup.grad_clip), not_negative,
                       "largest gradient norm; 0: no limit"));
-    f.push_back(field("warmup.weight_decay", FP8RL_AT(warmup.weight_decay), not_negative, "of AdamW"));
+    f.push_back(
+        field("warmup.weight_decay", FP8RL_AT(warmup.weight_decay), not_negative, "decoupled weight decay"));
 
     f.push_back(field("optimizer.lr", FP8RL_AT(optimizer.lr), not_negative, "learning rate of AdamW"));
     f.push_back(field("optimizer.weight_decay", FP8RL_AT(optimizer.weight_decay), not_negative,
@@ -287,7 +289,8 @@ void add_run(std::vector<Field>& f) {
     f.push_back(field("validation.at_end", FP8RL_AT(validation.at_end), boolean, "after the last step"));
     f.push_back(
         field("validation.samples", FP8RL_AT(validation.samples), at_least_one, "completions of a problem"));
-    f.push_back(field("validation.temperature", FP8RL_AT(validation.temperature), not_negative, "0: greedy"));
+    f.push_back(field("validation.temperature", FP8RL_AT(validation.temperature), not_negative,
+                      "of sampling; 0: greedy"));
     f.push_back(field("validation.size", FP8RL_AT(validation.size), automatic_size,
                       "problems used; auto: all of task.validation_size"));
 
@@ -328,7 +331,7 @@ const std::vector<Field>& fields() {
     static const std::vector<Field> all = [] {
         std::vector<Field> f;
         f.push_back(field("name", FP8RL_AT(name), filled, "of the run; names its folder"));
-        f.push_back(field("note", FP8RL_AT(note), Path{"none", {}}, "free text for people"));
+        f.push_back(field("note", FP8RL_AT(note), Path{"none", {}}, "free text, for people to read"));
         add_model(f);
         add_rules(f, "precision.", FP8RL_AT(precision.train), false);
         add_rules(f, "precision.rollout.", FP8RL_AT(precision.rollout.value()), true);

@@ -65,8 +65,10 @@ std::string unknown(const std::string& section, const std::string& name) {
     const std::string prefix = section.empty() ? "" : section + ".";
     if (auto near = text::nearest(name, names); !near.empty())
         return "unknown key; did you mean " + prefix + near + "?";
+    std::vector<std::string> elsewhere;
     for (const auto& f : fields())
-        if (f.key.ends_with("." + name)) return "unknown key; did you mean " + f.key + "?";
+        if (f.key.ends_with("." + name)) elsewhere.push_back(f.key);
+    if (!elsewhere.empty()) return "unknown key; did you mean " + text::join(elsewhere, " or ") + "?";
     std::vector<std::string> others;
     for (const auto& o : other_names) others.push_back(o.first);
     if (auto near = text::nearest(name, others); !near.empty())
@@ -197,14 +199,11 @@ LoadedRecipe parse_recipe(std::string_view text, const std::string& file,
                           const std::vector<std::string>& overrides) {
     Reader reader;
     const Value tree = read_yaml(text, file, true, reader.faults);
-    if (tree.kind == Value::Kind::map)
-        reader.apply(tree, "", file, true);
-    else if (tree.kind != Value::Kind::null)
-        reader.faults.push_back({file, "", "a recipe is a map of keys; found " + recipe::describe(tree)});
-    else if (reader.faults.empty())
-        reader.faults.push_back({file, "", "the recipe is empty"});
-    else
-        refuse(reader.faults.front().line());  // not YAML: nothing else can be judged
+    if (tree.kind == Value::Kind::null && reader.faults.empty()) refuse(file, ": the recipe is empty");
+    if (tree.kind == Value::Kind::null) refuse(reader.faults.front().line());  // not YAML
+    if (tree.kind != Value::Kind::map)
+        refuse(file, ": a recipe is a map of keys; found ", recipe::describe(tree));
+    reader.apply(tree, "", file, true);
     for (const auto& o : overrides) reader.override_with(o);
     reader.finish(file);
     return {std::move(reader.recipe), std::move(reader.origins)};

@@ -32,10 +32,19 @@ std::string show(const LoadedRecipe& loaded) {
         std::string key, value;
     };
     std::vector<Row> rows;
-    for (const auto& f : fields())
-        if (exists(loaded.recipe, f.key)) rows.push_back({f.key, f.get(loaded.recipe)});
-    for (const auto& s : sections())
-        if (s.present && !s.present(loaded.recipe)) rows.push_back({s.key, s.absent});
+    std::string missing;  // the absent section that the last row stands for
+    for (const auto& f : fields()) {
+        if (exists(loaded.recipe, f.key)) {
+            rows.push_back({f.key, f.get(loaded.recipe)});
+            continue;
+        }
+        for (const auto& s : sections())
+            if (s.present && !s.present(loaded.recipe) && f.key.starts_with(s.key + ".") &&
+                missing != s.key) {
+                missing = s.key;
+                rows.push_back({s.key, s.absent});
+            }
+    }
     size_t width = 0;
     for (const auto& r : rows)
         width = std::max(width, std::min<size_t>(60, r.key.size() + 3 + r.value.size()));

@@ -29,7 +29,11 @@ class Builder : public YAML::EventHandler {
     Builder(const std::string& file, bool lines, std::vector<Complaint>& faults)
         : file_(file), lines_(lines), faults_(faults) {}
 
-    Value take() { return std::move(root_); }
+    Value take() {
+        // Judged last: text that is no YAML at all often looks like an odd key first.
+        if (bad_key_line_) throw Stop{bad_key_line_, "a key must be a word"};
+        return std::move(root_);
+    }
 
     void OnDocumentStart(const YAML::Mark& mark) override {
         if (documents_++) throw Stop{mark.line + 1, "a second document; a recipe is one"};
@@ -79,13 +83,8 @@ class Builder : public YAML::EventHandler {
             throw Stop{mark.line + 1, "a tag (!type); values are read by the type of their key"};
     }
 
-    bool expects_key() const {
-        return !open_.empty() && open_.back().value.kind == Value::Kind::map && !open_.back().has_key;
-    }
-
     void open(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, Value::Kind kind) {
         refuse_extras(mark, tag, anchor);
-        if (expects_key()) throw Stop{mark.line + 1, "a key must be a word"};
         if (open_.size() >= max_depth) throw Stop{mark.line + 1, "too many levels"};
         Open o;
         o.value.kind = kind;
@@ -108,7 +107,7 @@ class Builder : public YAML::EventHandler {
         if (o.value.kind == Value::Kind::list) {
             o.value.items.push_back(std::move(v));
         } else if (!o.has_key) {
-            if (v.kind != Value::Kind::scalar) throw Stop{v.line, "a key must be a word"};
+            if (v.kind != Value::Kind::scalar && !bad_key_line_) bad_key_line_ = v.line;
             o.has_key = true;
             o.key = as_key;
             o.key_line = v.line;
@@ -141,6 +140,7 @@ class Builder : public YAML::EventHandler {
     std::vector<Open> open_;
     Value root_;
     int documents_ = 0;
+    int bad_key_line_ = 0;
 };
 
 // The first line that begins with a tab; 0 when there is none.
@@ -177,12 +177,12 @@ Value read_yaml(std::string_view text, const std::string& file, bool lines, std:
         YAML::Parser parser(in);
         while (parser.HandleNextDocument(builder)) {
         }
+        return builder.take();
     } catch (const Stop& stop) {
         return fault(stop.line, stop.message);
     } catch (const YAML::Exception& e) {
         return fault(std::max(0, e.mark.line) + 1, "not YAML: " + e.msg);
     }
-    return builder.take();
 }
 
 }  // namespace fp8rl::recipe
