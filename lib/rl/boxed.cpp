@@ -38,7 +38,9 @@ std::optional<std::string> last_box(std::string_view s) {
         }
     }
     if (!found) return std::nullopt;
-    return std::string(text::trim(s.substr(begin, end - begin)));
+    std::string_view content = text::trim(s.substr(begin, end - begin));
+    if (content.ends_with('.')) content.remove_suffix(1);
+    return std::string(text::trim(content));
 }
 
 static void replace_all(std::string& s, std::string_view from, std::string_view to) {
