@@ -9,14 +9,14 @@ namespace fp8rl {
 
 int64_t pages_needed(const RolloutShape& shape, int64_t slots) {
     slots = std::min(slots, shape.requests());
-    if (!shape.prefix_sharing || shape.samples == 1) return slots * shape.sequence_pages();
-    int64_t full = shape.prompt_tokens / kv_page_tokens;
-    int64_t own = shape.sequence_pages() - full;
-    bool holds = slots < shape.requests();
+    int64_t alone = slots * shape.sequence_pages();
+    if (!shape.prefix_sharing || shape.samples == 1) return alone;
+    bool holds = slots < shape.requests();  // a prompt may be held for members outside of the slots
     int64_t groups = std::min(shape.prompts, slots + holds);
-    // The held prompt's partly filled page stays as it was for those to come.
-    int64_t partial = holds && shape.prompt_tokens % kv_page_tokens != 0;
-    return groups * full + slots * own + partial;
+    // Beside full prompt pages: up to 15 tokens of the prompt share their page with the completion.
+    int64_t own = std::min(shape.sequence_pages(), pages_for(kv_page_tokens - 2 + shape.max_new_tokens));
+    int64_t shared = groups * (shape.prompt_tokens / kv_page_tokens) + slots * own + holds;
+    return std::min(shared, alone + holds * pages_for(shape.prompt_tokens));
 }
 
 RolloutBudget choose_budget(const RolloutShape& shape, std::optional<int64_t> slots,
