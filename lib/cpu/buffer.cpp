@@ -8,7 +8,7 @@
 namespace fp8rl::cpu {
 namespace {
 std::atomic<size_t> total{0};
-constexpr std::align_val_t alignment{64};
+constexpr std::align_val_t alignment{256};
 }  // namespace
 
 Buffer::~Buffer() {

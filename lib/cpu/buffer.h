@@ -13,7 +13,7 @@ class Buffer {
     Buffer(const Buffer&) = delete;
     Buffer& operator=(const Buffer&) = delete;
 
-    // At least `bytes`, aligned to 64, not cleared; earlier pointers into this buffer die when it grows.
+    // At least `bytes`, aligned to 256, not cleared; earlier pointers into this buffer die when it grows.
     void* reserve(size_t bytes);
     template <class T>
     T* array(size_t n) {

@@ -20,10 +20,12 @@ inline constexpr float log_p[9] = {3.3333331174E-1f,  -2.4999993993E-1f, 2.00007
                                    1.1676998740E-1f,  -1.1514610310E-1f, 7.0376836292E-2f};
 }  // namespace math
 
-FP8RL_HD inline float fma_f32(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+[[gnu::always_inline]] FP8RL_HD inline float fma_f32(float a, float b, float c) {
+    return __builtin_fmaf(a, b, c);
+}
 
 // e^x; 0 for x below ln(FLT_MIN), Inf above ln(FLT_MAX), NaN for NaN.
-FP8RL_HD inline float exp_f32(float x) {
+[[gnu::always_inline]] FP8RL_HD inline float exp_f32(float x) {
     if (is_nan(x)) return x;
     if (x < math::exp_low) return 0.0f;
     if (x > math::exp_high) return float_of_bits(f32_infinity_bits);
@@ -40,7 +42,7 @@ FP8RL_HD inline float exp_f32(float x) {
 }
 
 // Natural logarithm; -Inf for 0 and subnormals, NaN for negative numbers and NaN, Inf for Inf.
-FP8RL_HD inline float log_f32(float x) {
+[[gnu::always_inline]] FP8RL_HD inline float log_f32(float x) {
     const uint32_t u = bits_of(x);
     if ((u & f32_abs_mask) > f32_infinity_bits) return x;
     if ((u & f32_abs_mask) < 0x00800000u) return float_of_bits(0xff800000u);

@@ -32,7 +32,7 @@ struct Mask {
 struct Pair {
     Vec even, odd;
 };
-inline constexpr int tile_vectors = 4;
+inline constexpr int tile_rows = 1, tile_vectors = 1;  // of a kernel's register tile
 
 #define FP8RL_EACH_LANE for (int i = 0; i < 16; ++i)
 FP8RL_LANES Vec set(float x) {

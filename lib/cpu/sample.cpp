@@ -1,0 +1,167 @@
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "core/parallel.h"
+#include "cpu/buffer.h"
+#include "cpu/head.h"
+#include "cpu/vocabulary.h"
+
+namespace fp8rl::cpu {
+namespace {
+
+constexpr float none = -std::numeric_limits<float>::infinity();
+constexpr int key_bits = 11;  // of the histogram that top-k and top-p look in first
+
+// Larger logits have larger keys; -0 counts as 0.
+uint32_t key_of(float x) {
+    const uint32_t u = bits_of(x + 0.0f);
+    return (u >> 31 ? ~u : u | 0x80000000u) >> (32 - key_bits);
+}
+
+// One thread's memory.
+struct Memory {
+    float* weights;        // [V]
+    SoftmaxBlock* blocks;  // [V / 1024]
+    float* pool;           // [V] logits of one bucket
+    uint32_t counts[1 << key_bits];
+    double masses[1 << key_bits];
+};
+
+// The k-th largest of a row's V > k logits.
+float kth_largest(const float* x, int64_t v, int64_t k, Memory& memory) {
+    std::fill(std::begin(memory.counts), std::end(memory.counts), 0u);
+    for (int64_t i = 0; i < v; ++i) ++memory.counts[key_of(x[i])];
+    int bucket = (1 << key_bits) - 1;
+    for (; memory.counts[bucket] < k; --bucket) k -= memory.counts[bucket];
+    int64_t n = 0;
+    for (int64_t i = 0; i < v; ++i)
+        if (key_of(x[i]) == static_cast<uint32_t>(bucket)) memory.pool[n++] = x[i];
+    std::nth_element(memory.pool, memory.pool + (k - 1), memory.pool + n, std::greater<float>());
+    return memory.pool[k - 1];
+}
+
+// The logit at which the mass of the ids >= `cutoff`, largest first, reaches top_p of it. Masses are FP64
+// sums: of each histogram bucket in id order, of buckets and then of ids from the largest down.
+float nucleus_cutoff(const float* x, int64_t v, float top_p, float inverse_temperature, float cutoff,
+                     float base, Memory& memory) {
+    softmax_weights(memory.weights, x, v, inverse_temperature, cutoff, base);
+    std::fill(std::begin(memory.masses), std::end(memory.masses), 0.0);
+    std::fill(std::begin(memory.counts), std::end(memory.counts), 0u);
+    for (int64_t i = 0; i < v; ++i) {
+        const uint32_t key = key_of(x[i]);
+        memory.masses[key] += memory.weights[i];
+        memory.counts[key] += x[i] >= cutoff;
+    }
+    double total = 0;
+    for (int b = (1 << key_bits) - 1; b >= 0; --b) total += memory.masses[b];
+    const double wanted = static_cast<double>(top_p) * total;
+    double mass = 0;
+    int bucket = (1 << key_bits) - 1, lowest = bucket;
+    for (; bucket >= 0; --bucket) {
+        if (memory.counts[bucket] == 0) continue;
+        lowest = bucket;
+        if (mass + memory.masses[bucket] >= wanted) break;
+        mass += memory.masses[bucket];
+    }
+    // Rounding may leave the whole mass short of what is wanted: then the last bucket decides.
+    if (bucket < 0) bucket = lowest, mass -= memory.masses[lowest];
+    int64_t n = 0;
+    for (int64_t i = 0; i < v; ++i)
+        if (x[i] >= cutoff && key_of(x[i]) == static_cast<uint32_t>(bucket)) memory.pool[n++] = x[i];
+    std::sort(memory.pool, memory.pool + n, std::greater<float>());
+    softmax_weights(memory.weights, memory.pool, n, inverse_temperature, none, base);
+    for (int64_t i = 0; i < n; ++i) {
+        mass += memory.weights[i];
+        if (mass >= wanted) return memory.pool[i];
+    }
+    return memory.pool[n - 1];
+}
+
+// Walks the blocks' masses in order, then the ids of the block in which the sum passes u times the total.
+int64_t draw(const float* x, int64_t v, float uniform, float inverse_temperature, float cutoff,
+             const SoftmaxState& state, const Memory& memory) {
+    const int64_t blocks = (v + vocabulary_block - 1) / vocabulary_block;
+    const auto factor = [&](int64_t b) { return exp_f32(memory.blocks[b].m - state.m); };
+    const auto mass = [&](int64_t b) {
+        return memory.blocks[b].z == 0 ? 0.0f : memory.blocks[b].z * factor(b);
+    };
+    float total = 0;
+    for (int64_t b = 0; b < blocks; ++b) total += mass(b);
+    const float wanted = uniform * total;
+    float before = 0;
+    int64_t chosen = -1;
+    for (int64_t b = 0; b < blocks; ++b) {
+        const float m = mass(b);
+        if (m == 0) continue;
+        if (chosen >= 0) before += mass(chosen);
+        chosen = b;
+        if (before + m > wanted) break;
+    }
+    const int64_t first = chosen * vocabulary_block, n = std::min(vocabulary_block, v - first);
+    softmax_weights(memory.weights, x + first, n, inverse_temperature, cutoff, memory.blocks[chosen].m);
+    const float scale = factor(chosen), left = wanted - before;
+    float sum = 0;
+    int64_t last = 0;
+    for (int64_t i = 0; i < n; ++i) {
+        if (memory.weights[i] == 0) continue;
+        last = i;
+        sum += memory.weights[i];
+        if (sum * scale > left) break;
+    }
+    return first + last;
+}
+
+Sampled sample_row(const float* x, int64_t v, const SampleParams& p, Memory& memory, int64_t row) {
+    const bool greedy = p.temperature == 0;
+    const float inverse = greedy ? 1.0f : 1.0f / p.temperature;
+    SoftmaxState state;
+    add_logits(state, x, v, inverse, none, memory.blocks);
+    check(!is_nan(state.z) && state.z > 0, "sample: row ", row, " has NaN or infinite logits");
+    Sampled s;
+    s.cutoff = none;
+    if (greedy) {
+        s.id = static_cast<int32_t>(std::find(x, x + v, state.m) - x);
+    } else {
+        if (p.top_k > 0 && p.top_k < v) s.cutoff = kth_largest(x, v, p.top_k, memory);
+        if (p.top_p < 1) s.cutoff = nucleus_cutoff(x, v, p.top_p, inverse, s.cutoff, state.m, memory);
+        if (s.cutoff != none) {
+            state = {};
+            add_logits(state, x, v, inverse, s.cutoff, memory.blocks);
+        }
+        s.id = static_cast<int32_t>(draw(x, v, p.uniform, inverse, s.cutoff, state, memory));
+    }
+    s.logp = state.log_probability(x[s.id] * inverse);
+    s.entropy = state.entropy();
+    return s;
+}
+
+}  // namespace
+
+void sample(std::span<Sampled> out, Tensor logits, std::span<const SampleParams> params) {
+    const int64_t rows = logits.rows(), v = logits.cols();
+    check(static_cast<int64_t>(out.size()) == rows && params.size() == out.size(), "sample: logits ",
+          shape_text(logits), ", ", out.size(), " results, ", params.size(), " parameters");
+    for (const SampleParams& p : params)
+        check(p.temperature >= 0 && p.top_k >= 0 && p.top_p >= 0 && p.uniform >= 0 && p.uniform < 1,
+              "sample: temperature ", p.temperature, ", top_k ", p.top_k, ", top_p ", p.top_p, ", uniform ",
+              p.uniform);
+    static Buffer buffer;
+    const auto rounded = [](size_t bytes) { return (bytes + 63) / 64 * 64; };
+    const size_t floats = rounded(static_cast<size_t>(v) * sizeof(float));
+    const size_t blocks = rounded(static_cast<size_t>(v / vocabulary_block + 1) * sizeof(SoftmaxBlock));
+    const size_t one = rounded(sizeof(Memory)) + 2 * floats + blocks;
+    char* memory = buffer.array<char>(one * static_cast<size_t>(parallel::threads()));
+    parallel::for_each(rows, [&](int64_t i, int worker) {
+        char* base = memory + one * static_cast<size_t>(worker);
+        Memory& m = *reinterpret_cast<Memory*>(base);
+        base += rounded(sizeof(Memory));
+        m.weights = reinterpret_cast<float*>(base);
+        m.pool = reinterpret_cast<float*>(base + floats);
+        m.blocks = reinterpret_cast<SoftmaxBlock*>(base + 2 * floats);
+        out[static_cast<size_t>(i)] =
+            sample_row(logits.as<float>() + i * v, v, params[static_cast<size_t>(i)], m, i);
+    });
+}
+
+}  // namespace fp8rl::cpu
