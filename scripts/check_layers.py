@@ -18,7 +18,7 @@ ALLOWED = {
     "dist": {"core"},
     "recipe": {"quant", "core"},
     "nn": {"backend", "quant", "io", "core"},
-    "plan": {"recipe", "nn", "backend", "quant", "core"},
+    "plan": {"recipe", "rollout", "nn", "backend", "quant", "core"},
     "rollout": {"nn", "backend", "io", "core"},
     "run": {"recipe", "nn", "io", "dist", "core"},
     "rl": {"run", "rollout", "plan", "recipe", "nn", "backend", "quant", "io", "dist", "core"},
