@@ -5,11 +5,11 @@
 
 namespace fp8rl {
 
-static CalibrationCounters observe(Model& model, Arena& scratch, Prompts prompts, int64_t micro_tokens,
-                                   bool calibrate) {
+static Calibration observe(Model& model, Arena& scratch, Prompts prompts, int64_t micro_tokens,
+                           bool calibrate, const ReduceObservations& reduce) {
     auto begin = std::chrono::steady_clock::now();
     check(micro_tokens >= 1, "calibration: a pass holds at least one token");
-    CalibrationCounters counters;
+    Calibration result;
     PackedBatch batch;
     auto run = [&] {
         // The rollout's own tables observe too where they differ.
@@ -20,9 +20,9 @@ static CalibrationCounters observe(Model& model, Arena& scratch, Prompts prompts
             pass.observe = true;
             pass.calibrate = calibrate;
             model.forward(pass);
-            ++counters.passes;
+            ++result.passes;
         }
-        counters.tokens += batch.rows();
+        result.tokens += batch.rows();
         batch.clear();
     };
     for (auto prompt : prompts) {
@@ -31,18 +31,25 @@ static CalibrationCounters observe(Model& model, Arena& scratch, Prompts prompts
         batch.add(prompt);
     }
     if (batch.rows() > 0) run();
-    model.begin_step();
-    counters.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    return counters;
+    if (reduce) reduce();
+    result.fallbacks = model.begin_step();
+    result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    return result;
 }
 
-CalibrationCounters calibrate(Model& model, Arena& scratch, Prompts prompts, int64_t micro_tokens) {
-    return observe(model, scratch, prompts, micro_tokens, true);
+Calibration calibrate(Model& model, Arena& scratch, Prompts prompts, int64_t micro_tokens,
+                      const ReduceObservations& reduce) {
+    return observe(model, scratch, prompts, micro_tokens, true, reduce);
 }
 
-CalibrationCounters recalibrate(Model& model, Arena& scratch, Prompts prompts, int64_t micro_tokens) {
+Calibration recalibrate(Model& model, Arena& scratch, Prompts prompts, int64_t micro_tokens,
+                        const ReduceObservations& reduce) {
+    if (reduce) reduce();
+    std::vector<KvFallback> earlier = model.kv_scales().guard();
     model.kv_scales().recalibrate();
-    return observe(model, scratch, prompts, micro_tokens, false);
+    Calibration result = observe(model, scratch, prompts, micro_tokens, false, reduce);
+    result.fallbacks.insert(result.fallbacks.begin(), earlier.begin(), earlier.end());
+    return result;
 }
 
 }  // namespace fp8rl

@@ -11,6 +11,7 @@ Engine::Engine(Model& model, KvCache& cache, Arena& scratch, const EngineConfig&
     check(config.schedule.slots >= 1 && config.schedule.chunk >= 1 && config.logit_rows >= 1,
           "rollout engine: slots, chunk and logit rows are at least 1");
     size_t slots = static_cast<size_t>(config.schedule.slots);
+    rows_.reserve(slots);
     params_.reserve(slots);
     drawn_.reserve(slots);
 }
@@ -21,33 +22,25 @@ Tensor Engine::forward(const Iteration& it) {
     Pass pass{model_.backend(), scratch_, it.ids, it.positions, it.sequences};
     pass.cache = &cache_;
     pass.in_rollout = true;
+    pass.observe = model_.options().differs_in_rollout;  // scales that training never sees
     return model_.forward(pass);
 }
 
 // Rows of draws [first, first + count): hidden itself where they lie there in order (every iteration that
-// only decodes), else copies.
+// only decodes), else copies. Draws of the kept row come last.
 Tensor Engine::gather(const Iteration& it, Tensor hidden, size_t first, size_t count) {
-    const auto* draws = it.draws.data() + first;
-    auto run_from = [&](size_t i) {  // draws i, i + 1, ... whose rows follow one another
-        size_t n = 1;
-        while (i + n < count && draws[i].row != Iteration::kept &&
-               draws[i + n].row == draws[i].row + static_cast<int32_t>(n))
-            ++n;
-        return n;
-    };
-    auto rows_of = [&](size_t i, size_t n) {
-        return draws[i].row == Iteration::kept ? kept_
-                                               : hidden.row_range(draws[i].row, static_cast<int64_t>(n));
-    };
-    if (run_from(0) == count) return rows_of(0, count);
-    Tensor rows = scratch_.tensor(kept_.dtype, {static_cast<int64_t>(count), kept_.cols()});
-    for (size_t i = 0; i < count;) {
-        size_t n = run_from(i);
-        model_.backend().copy(rows.row_range(static_cast<int64_t>(i), static_cast<int64_t>(n)),
-                              rows_of(i, n));
-        i += n;
-    }
-    return rows;
+    Backend& backend = model_.backend();
+    rows_.clear();
+    for (size_t i = first; i < first + count && it.draws[i].row != Iteration::kept; ++i)
+        rows_.push_back(it.draws[i].row);
+    bool in_order = rows_.size() == count;
+    for (size_t i = 1; i < rows_.size(); ++i) in_order &= rows_[i] == rows_[0] + static_cast<int32_t>(i);
+    if (in_order) return hidden.row_range(rows_[0], static_cast<int64_t>(count));
+    Tensor out = scratch_.tensor(kept_.dtype, {static_cast<int64_t>(count), kept_.cols()});
+    int64_t fresh = static_cast<int64_t>(rows_.size());
+    if (fresh > 0) backend.gather_rows(out.row_range(0, fresh), hidden, rows_);
+    for (int64_t i = fresh; i < out.rows(); ++i) backend.copy(out.row_range(i, 1), kept_);
+    return out;
 }
 
 void Engine::draw(const Iteration& it, Tensor hidden, std::span<const Request> requests,

@@ -57,6 +57,7 @@ class Engine {
     EngineConfig config_;
     RolloutCounters counters_;
     Tensor kept_;  // act [1, C], in scratch during generate: the scheduler's kept row
+    std::vector<int32_t> rows_;
     std::vector<SampleParams> params_;
     std::vector<Sampled> drawn_;  // [draws of the iteration]
 };
