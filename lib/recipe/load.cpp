@@ -114,7 +114,7 @@ class Reader {
         for (size_t i = path.size(); i-- > 0;) {
             Value around;
             around.kind = Value::Kind::map;
-            around.entries.emplace_back(std::string(text::trim(path[i])), std::move(value));
+            around.entries.push_back({std::string(text::trim(path[i])), std::move(value)});
             value = std::move(around);
         }
         apply(value, "", "--set", false);

@@ -115,15 +115,15 @@ class Builder : public YAML::EventHandler {
             o.has_key = false;
             auto& entries = o.value.entries;
             auto twin =
-                std::find_if(entries.begin(), entries.end(), [&](const auto& e) { return e.first == o.key; });
+                std::find_if(entries.begin(), entries.end(), [&](const auto& e) { return e.key == o.key; });
             if (twin != entries.end()) {
                 faults_.push_back(
                     {place(file_, lines_, o.key_line), path() + o.key,
-                     lines_ ? cat("given twice; first on line ", twin->second.key_line) : "given twice"});
+                     lines_ ? cat("given twice; first on line ", twin->value.key_line) : "given twice"});
                 return;
             }
             v.key_line = o.key_line;
-            entries.emplace_back(o.key, std::move(v));
+            entries.push_back({o.key, std::move(v)});
         }
     }
 

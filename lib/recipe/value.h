@@ -4,20 +4,26 @@
 #pragma once
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 namespace fp8rl::recipe {
+
+struct Entry;
 
 struct Value {
     enum class Kind { null, scalar, list, map } kind = Kind::null;
     std::string text;     // scalar
     bool quoted = false;  // scalar: quoted or a block, so never the words none, auto, ...
     std::vector<Value> items;
-    std::vector<std::pair<std::string, Value>> entries;  // in the order of the file
-    int line = 0;                                        // from 1
-    int key_line = 0;                                    // of the key before it
+    std::vector<Entry> entries;  // in the order of the file
+    int line = 0;                // from 1
+    int key_line = 0;            // of the key before it
     bool is(std::string_view word) const { return kind == Kind::scalar && !quoted && text == word; }
+};
+
+struct Entry {
+    std::string key;
+    Value value;
 };
 
 // One complaint: where ("file:3" or "--set a.b=1"), about which key ("" for the whole), what is allowed.
