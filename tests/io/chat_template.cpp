@@ -2,11 +2,12 @@
 // scripts/make_chat_template_goldens.py; field case f08), and refused by line where they are not understood.
 #include "io/chat_template.h"
 
+#include "contains.h"
 #include "core/error.h"
 #include "test.h"
 
 using namespace fp8rl;
-using Catch::Matchers::Contains;
+using fp8rl::test::Contains;
 using fp8rl::test::read_json;
 
 static Json to_json(const nlohmann::json& j) { return Json::parse(j.dump(), "test"); }

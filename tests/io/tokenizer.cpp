@@ -5,6 +5,7 @@
 
 #include <cstdio>
 
+#include "contains.h"
 #include "core/error.h"
 #include "io/bpe.h"
 #include "io/gguf.h"
@@ -12,7 +13,7 @@
 #include "test.h"
 
 using namespace fp8rl;
-using Catch::Matchers::Contains;
+using fp8rl::test::Contains;
 using fp8rl::test::data_path;
 using fp8rl::test::read_json;
 using Ids = std::vector<int32_t>;
