@@ -1,7 +1,7 @@
 // bench_gemm_peer: the CPU kernels' targets (issue section 10) in one process, alternately, so that
 // neighbours disturb both sides alike: BF16 GEMM against oneDNN, W8A8 blockwise against our BF16, decode with
 // FP8 weights against BF16 weights that no cache holds, and all GEMMs of a training pass against the measured
-// dot peak. Usage: bench_gemm_peer [threads] [seconds a line]
+// dot peak. Usage: bench_gemm_peer [threads] [seconds a line] [prefill | training | decode]
 #include <unistd.h>
 
 #include <cstdio>
@@ -9,6 +9,7 @@
 #include <ctime>
 #include <functional>
 #include <oneapi/dnnl/dnnl.hpp>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -243,7 +244,8 @@ int main(int argc, char** argv) {
     const double peak = cpu::dot_peak();
     std::printf("%s, %d threads: dot peak %.1f GFLOP/s, reads %.1f GB/s\n", cpu::name_of(cpu::simd()),
                 threads, peak, cpu::read_peak());
-    prefill(budget);
-    training(budget, peak);
-    decode(budget);
+    const std::string only = argc > 3 ? argv[3] : "";
+    if (only.empty() || only == "prefill") prefill(budget);
+    if (only.empty() || only == "training") training(budget, peak);
+    if (only.empty() || only == "decode") decode(budget);
 }
