@@ -74,6 +74,8 @@ class Model {
     // Before begin_step in a world of several ranks: maxima and counts of all ranks, in place.
     void reduce_observations(FunctionRef<void(std::span<float>)> max_over_ranks,
                              FunctionRef<void(std::span<double>)> sum_over_ranks);
+    // All scales count as known though nothing was seen: for the plan, which runs shapes without values.
+    void mark_calibrated();
     // Step-to-step state beside parameters: scale histories, KV scales, guard. Named f32 arrays in host
     // memory.
     struct State {

@@ -31,6 +31,11 @@ void Model::reduce_observations(FunctionRef<void(std::span<float>)> max_over_ran
     net.backend.upload(net.kv.counts, counts.data());
 }
 
+void Model::mark_calibrated() {
+    impl_->net.scales.mark_calibrated();
+    impl_->net.kv.mark_calibrated();
+}
+
 std::vector<Model::State> Model::state() const {
     std::vector<State> out = impl_->net.scales.state();
     out.push_back({"kv_scales", impl_->net.kv.state()});

@@ -50,6 +50,10 @@ void ActivationScales::begin_step() {
     backend_.zero(amax_);
 }
 
+void ActivationScales::mark_calibrated() {
+    for (auto& s : slots_) s.ready = true;
+}
+
 std::vector<Model::State> ActivationScales::state() const {
     std::vector<Model::State> out;
     if (slots_.empty()) return out;

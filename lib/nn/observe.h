@@ -24,6 +24,7 @@ class ActivationScales {
     float* amax(int slot) const;              // of the running step
 
     void begin_step();
+    void mark_calibrated();
     std::vector<Model::State> state() const;
     // Takes the entries named "activation_scale.*" and refuses a missing or odd one.
     void restore(const std::vector<Model::State>& state);
