@@ -206,9 +206,10 @@ void Checkpoints::save(const CheckpointData& data, bool best) {
         best_ = best_before;
         uint64_t needed = payload(data), written = std::min(bytes_in(temporary), needed);
         fs::remove_all(temporary, failed);
-        throw Error(e.fault(), cat("checkpoint of step ", data.step, " was not saved: ", e.what(), "; ",
-                                   written, " of ", needed, " bytes were written, ", needed - written,
-                                   " are missing; earlier checkpoints are untouched"));
+        throw Error(e.fault(),
+                    cat("checkpoint of step ", data.step, " was not saved: ", e.what(),
+                        "; of the whole checkpoint ", written, " of ", needed, " bytes were written, ",
+                        needed - written, " are missing; earlier checkpoints are untouched"));
     }
     sync_folder(dir_);
     point("after_rename");

@@ -55,7 +55,7 @@ class Table {
   public:
     struct Column {
         std::string title;
-        std::vector<std::string> keys;  // the first that the record holds is shown
+        std::string key;
         int width;
         enum class Form { integer, text, decimals, exact, compact, duration } form;
     };
@@ -65,7 +65,8 @@ class Table {
     // "-".
     std::string row(const Record& record);
 
-    // step, phase, reward, validation accuracy, loss, grad norm, mismatch max, tokens/s, time left
+    // step, phase, reward, validation accuracy, loss, grad norm, mismatch max, tokens/s, time left: 79 cells,
+    // for a terminal of 80.
     static std::vector<Column> run_columns();
 
   private:

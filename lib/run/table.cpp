@@ -47,7 +47,7 @@ size_t characters(const std::string& s) {
 }
 
 void put(std::string& line, const std::string& s, int width) {
-    if (!line.empty()) line += "  ";
+    if (!line.empty()) line += " ";
     size_t n = characters(s);
     if (n < static_cast<size_t>(width)) line.append(static_cast<size_t>(width) - n, ' ');
     line += s;
@@ -65,27 +65,22 @@ std::string Table::row(const Record& record) {
         head += "\n";
     }
     for (const Column& c : columns_) {
-        std::string shown = "-";
-        for (const std::string& key : c.keys)
-            if (const Record::Value* v = record.find(key)) {
-                shown = cell(*v, c.form);
-                break;
-            }
-        put(line, shown, c.width);
+        const Record::Value* value = record.find(c.key);
+        put(line, value ? cell(*value, c.form) : "-", c.width);
     }
     return head + line + "\n";
 }
 
 std::vector<Table::Column> Table::run_columns() {
-    return {{"step", {"step"}, 6, Form::integer},
-            {"phase", {"phase"}, 10, Form::text},
-            {"reward", {"reward"}, 8, Form::decimals},
-            {"accuracy", {"validation/accuracy"}, 8, Form::decimals},
-            {"loss", {"loss"}, 9, Form::decimals},
-            {"grad norm", {"grad_norm"}, 9, Form::decimals},
-            {"mismatch", {"mismatch/max_abs"}, 8, Form::exact},
-            {"tokens/s", {"performance/tokens_per_sec"}, 8, Form::compact},
-            {"left", {"timing/seconds_left"}, 8, Form::duration}};
+    return {{"step", "step", 5, Form::integer},
+            {"phase", "phase", 10, Form::text},
+            {"reward", "reward", 7, Form::decimals},
+            {"accuracy", "validation/accuracy", 8, Form::decimals},
+            {"loss", "loss", 9, Form::decimals},
+            {"grad norm", "grad_norm", 9, Form::decimals},
+            {"mismatch", "mismatch/max_abs", 8, Form::exact},
+            {"tokens/s", "timing/generation_tokens_per_sec", 8, Form::compact},
+            {"left", "timing/left", 7, Form::duration}};
 }
 
 }  // namespace fp8rl::run

@@ -12,7 +12,6 @@
 #include <set>
 #include <thread>
 
-#include "core/rng.h"
 #include "run/checkpoint.h"
 #include "run/digest.h"
 #include "support.h"
