@@ -80,8 +80,8 @@ Loss policy_loss(const PolicyInput& in, const BatchCount& global, const LossConf
     check_values(in.batch, "entropy", in.entropy, !use_entropy);
     check_values(in.batch, "advantage", in.advantage);
     check_values(in.batch, "importance weight", in.weight, true);
-    check(config.clip_low >= 0 && config.clip_low <= 1 && config.clip_high >= 0, "loss: clip [",
-          config.clip_low, ", ", config.clip_high, "]");
+    check(config.clip_low >= 0 && config.clip_high >= 0, "loss: clip [", config.clip_low, ", ",
+          config.clip_high, "]");
 
     Loss out;
     out.dlogp.assign(in.batch.tokens(), 0.0f);
