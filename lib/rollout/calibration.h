@@ -23,7 +23,8 @@ struct Calibration {
 using ReduceObservations = std::function<void()>;
 
 // Before the first rollout of all: the passes run with current scales and BF16 K and V, then the step begins
-// with what they saw. A pass holds at most `micro_tokens` tokens, or one prompt that is longer.
+// with what they saw. A pass holds at most `micro_tokens` tokens, or one prompt that is longer; where current
+// scales span a whole tensor (per_tensor), the scales found depend on what shares a pass.
 Calibration calibrate(Model& model, Arena& scratch, Prompts prompts, int64_t micro_tokens,
                       const ReduceObservations& reduce = {});
 

@@ -119,15 +119,19 @@ std::vector<Episode> Engine::generate(std::span<const Request> requests, const S
 void Engine::count_scratch(Model& model, KvCache& cache, Arena& scratch, const EngineConfig& config,
                            int64_t max_tokens) {
     check(scratch.is_counting(), "rollout engine: scratch is counted on a counting arena");
-    // All slots but one decode their last position, the last one prefills a whole chunk.
-    int32_t slots = static_cast<int32_t>(config.schedule.slots);
-    int32_t length = static_cast<int32_t>(max_tokens);
-    int32_t chunk = static_cast<int32_t>(std::min<int64_t>(config.schedule.chunk, length));
+    // As many slots prefill as a whole chunk takes, the others decode their last position.
+    int32_t slots = static_cast<int32_t>(config.schedule.slots), length = static_cast<int32_t>(max_tokens);
+    int64_t budget = std::min(config.schedule.chunk, slots * max_tokens);
+    int32_t prefilling = static_cast<int32_t>((budget + length - 1) / length);
     std::vector<int32_t> table(static_cast<size_t>(pages_for(max_tokens)));
     for (size_t p = 0; p < table.size(); ++p) table[p] = static_cast<int32_t>(p);
     Iteration it;
     for (int32_t s = 0; s < slots; ++s) {
-        int32_t rows = s < slots - 1 ? 1 : chunk;
+        int32_t rows = 1;
+        if (s >= slots - prefilling) {
+            rows = static_cast<int32_t>(std::min<int64_t>(budget, length));
+            budget -= rows;
+        }
         int32_t past = length - rows;
         it.sequences.push_back({static_cast<int32_t>(it.rows()), rows, past, table.data()});
         for (int32_t p = 0; p < rows; ++p) {
