@@ -12,6 +12,9 @@ namespace {
 
 int64_t ceil_div(int64_t n, int64_t d) { return (n + d - 1) / d; }
 
+float as_float(float x) { return x; }
+float as_float(bf16 x) { return to_float(x); }
+
 // Rows whose distance is a multiple of 4 KiB share a cache set: a tile of 12 would evict itself.
 int64_t row_stride(int64_t k) {
     const int64_t even = (k + 1) / 2 * 2;
@@ -134,8 +137,13 @@ void Packer::rows(const T* source, int64_t ld, int64_t row, int64_t count, Seen&
     const int64_t k = out_.k, stride = layout_.stride;
     const auto& kernels = kernels_.of<T>();
     if (layout_.element == DType::f32) {
-        for (int64_t r = row; r < row + count; r += unit)
-            for (int64_t c = 0; c < k; c += unit) square_f32(source + (r - row) * ld + c, ld, r, c);
+        for (int64_t r = 0; r < count; ++r) {
+            const T* x = source + r * ld;
+            float* out = static_cast<float*>(out_.data) + (row + r) * stride;
+            if (k % 2) out[k] = 0;
+            for (int64_t c = 0; c < k; ++c) out[c] = as_float(x[c]);
+            if (watch_) seen.amax_bits = std::max(seen.amax_bits, kernels.amax(x, k));
+        }
         return;
     }
     const CastFn<T> cast = pick_cast<T>(kernels_, out_.spec, out_.side, false, count_);
@@ -278,11 +286,7 @@ void Packer::square_f32(const T* source, int64_t ld, int64_t row, int64_t k) con
         for (int64_t c = k; c < std::min(k + unit, layout_.pairs * 2); ++c) {
             const bool inside = r < out_.rows && c < out_.k;
             const int64_t i = transpose_ ? (c - k) * ld + r - row : (r - row) * ld + c - k;
-            float v = 0;
-            if constexpr (sizeof(T) == 4)
-                v = inside ? source[i] : 0.0f;
-            else
-                v = inside ? to_float(source[i]) : 0.0f;
+            const float v = inside ? as_float(source[i]) : 0.0f;
             std::memcpy(static_cast<char*>(out_.data) + layout_.offset(out_.side, r, c), &v, 4);
         }
 }
