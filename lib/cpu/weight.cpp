@@ -61,8 +61,9 @@ void prepare(Weight& w, Tensor master) {
         amax = master_amax(x, master.size());
     const Packer forward(w.forward, false, whole_scale(w.spec.forward, amax), w.spec.forward.quantized(),
                          false);
+    // Without a backward layout this packs nothing, but its constructor stores the tensor's scale.
     const Packer transposed(backward ? w.backward : w.forward, backward,
-                            whole_scale(w.spec.backward_spec, amax), false, false);
+                            whole_scale(backward ? w.spec.backward_spec : w.spec.forward, amax), false, false);
     const auto round = cast_kernels().f32.round;
     const int64_t across = (w.in + unit - 1) / unit, down = (w.out + unit - 1) / unit;
     std::atomic<uint64_t> values{0}, saturated{0}, flushed{0};
