@@ -118,3 +118,28 @@ TEST_CASE("the order of requests changes nothing, the step and the seed change t
     r.sampling.seed = 99;
     CHECK_FALSE(same(r.run(), episodes));
 }
+
+TEST_CASE("a rollout precision that differs is not exact, but still the same in every schedule") {
+    auto train = test::rules_of(PrecisionMode::bf16), rollout = test::rules_of(PrecisionMode::per_tensor);
+    TinyRollout r(train, {5, 16, 37}, 3, 12, test::rollout_spec(), &rollout);
+    auto episodes = r.run();
+    auto trained = r.train_side(episodes, 4);
+    size_t differing = 0;
+    for (size_t i = 0; i < episodes.size(); ++i)
+        for (size_t t = 0; t < episodes[i].logp.size(); ++t)
+            differing += episodes[i].logp[t] != trained[i].logp[t];
+    CHECK(differing > 0);
+    CHECK(same(r.run({3, 7, 5, true}), episodes));
+    CHECK(same(r.run({1, 1, 256, false}), episodes));
+    // Training never sees these activations: the rollout itself observes them for the next step's scales.
+    auto scales = [&] {
+        std::vector<float> all;
+        for (const auto& s : r.model.state())
+            if (s.name != "kv_scales") all.insert(all.end(), s.values.begin(), s.values.end());
+        return all;
+    };
+    auto before = scales();
+    r.model.begin_step();
+    CHECK(before.size() > 0);
+    CHECK_FALSE(same_bits(scales(), before));
+}

@@ -67,6 +67,16 @@ struct Schedule {
     bool sharing = true;
 };
 
+inline ModelOptions options_with(const ModelSpec& spec, const PrecisionRules& rules,
+                                 const PrecisionRules* rollout_rules) {
+    ModelOptions o = options_of(spec, rules);
+    if (rollout_rules) {
+        o.rollout_precision = options_of(spec, *rollout_rules).precision;
+        o.differs_in_rollout = true;
+    }
+    return o;
+}
+
 struct TinyRollout {
     ModelSpec spec;
     Memory weights{16 << 20}, scratch{96 << 20}, phase{16 << 20};
@@ -77,8 +87,8 @@ struct TinyRollout {
     RolloutCounters counters;
 
     TinyRollout(const PrecisionRules& rules, const std::vector<int64_t>& prompt_lengths, int samples,
-                int64_t max_new, ModelSpec s = rollout_spec())
-        : spec(s), model(device(), spec, options_of(spec, rules)) {
+                int64_t max_new, ModelSpec s = rollout_spec(), const PrecisionRules* rollout_rules = nullptr)
+        : spec(s), model(device(), spec, options_with(spec, rules, rollout_rules)) {
         model.reserve(weights.arena);
         model.initialize(5, 0.15);  // sharper than training's start: logits with a say
         model.prepare();
