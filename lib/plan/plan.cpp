@@ -80,7 +80,7 @@ Plan make_plan(const Recipe& recipe, const ModelSpec& spec, int64_t longest_prom
     Model model(shape, spec, p.options);
     Arena weights = Arena::counting("weights");
     model.reserve(weights);
-    model.kv_scales().mark_calibrated();
+    model.mark_calibrated();
     p.weights = weights.high_water();
     std::unique_ptr<Model> reference;
     if (p.reference) {
@@ -89,7 +89,7 @@ Plan make_plan(const Recipe& recipe, const ModelSpec& spec, int64_t longest_prom
         reference = std::make_unique<Model>(shape, spec, frozen);
         Arena a = Arena::counting("reference");
         reference->reserve(a);
-        reference->kv_scales().mark_calibrated();
+        reference->mark_calibrated();
         p.reference_weights = a.high_water();
     }
 
