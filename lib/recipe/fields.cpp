@@ -278,6 +278,10 @@ void add_run(std::vector<Field>& f) {
     f.push_back(field(
         "train.recompute", FP8RL_AT(train.recompute), Choice<Recompute>{{"none", "block"}},
         "block: a layer's activations are computed again in the backward pass; same bits, less memory"));
+    f.push_back(field(
+        "train.verify", FP8RL_AT(train.verify), Choice<Verify>{{"all", "trained"}},
+        "which log-probs are compared with the rollout's before the first update: all, at the cost of a "
+        "forward for samples without a gradient, or only those that training computes anyway"));
     f.push_back(field("train.on_nonfinite", FP8RL_AT(train.on_nonfinite),
                       Choice<OnNonfinite>{{"stop", "skip"}},
                       "a gradient with NaN or Inf ends the run, or the update is skipped and counted"));

@@ -160,6 +160,7 @@ struct OptimizerConfig {
 };
 
 enum class Recompute : uint8_t { none, block };
+enum class Verify : uint8_t { all, trained };
 enum class OnNonfinite : uint8_t { stop, skip };
 
 struct TrainConfig {
@@ -167,6 +168,7 @@ struct TrainConfig {
     int64_t micro_tokens = 4096;  // tokens of one packed micro-batch at most
     Recompute recompute = Recompute::none;
     OnNonfinite on_nonfinite = OnNonfinite::stop;
+    Verify verify = Verify::all;  // log-probs compared before a step's first update
     bool operator==(const TrainConfig&) const = default;
 };
 

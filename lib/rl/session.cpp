@@ -74,7 +74,12 @@ static void count_update(const Recipe& recipe, Model& model, Model* reference, A
     }
     UpdateSettings settings = update_settings(recipe, !sampled, true);
     settings.micro_tokens = std::numeric_limits<int64_t>::max();
-    Updater(model, reference, phase, scratch).accumulate(samples, settings, 0, false);
+    Updater updater(model, reference, phase, scratch);
+    updater.accumulate(samples, settings, 0, false);
+    if (!sampled) return;
+    // Samples without a gradient keep nothing for backward: their forward needs scratch instead.
+    for (auto& s : samples) s.advantage = 0;
+    updater.accumulate(samples, settings, 0, true);
 }
 
 Session::Session(const Recipe& recipe, Backend& backend, Purpose purpose, int64_t longest)
@@ -132,7 +137,7 @@ void Session::load() {
         if (source_.gguf)
             m.load(*source_.gguf);
         else
-            m.initialize(recipe_.seed);
+            m.initialize(recipe_.seed, recipe_.model.init.value_or(ModelInit{}).init_std);
         m.prepare();
     };
     model_ = std::make_unique<Model>(backend_, plan_.spec, plan_.options);

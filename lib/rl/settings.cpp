@@ -41,6 +41,7 @@ UpdateSettings update_settings(const Recipe& r, bool supervised, bool exact) {
     s.temperature = supervised ? 1.0f : static_cast<float>(r.rollout.temperature);
     s.micro_tokens = r.train.micro_tokens;
     s.exact = exact;
+    s.verify_all = r.train.verify == Verify::all;
     return s;
 }
 
@@ -98,6 +99,8 @@ TaskOptions task_options(const Recipe& r, bool chat) {
     o.length = static_cast<int>(t.length);
     o.digits = static_cast<int>(t.digits);
     o.operands = static_cast<int>(t.operands);
+    o.steps = static_cast<int>(t.problem_steps);
+    o.reward_truncated = t.reward_truncated;
     o.operations.clear();
     for (auto op : t.operations)
         o.operations.push_back(op == fp8rl::Operation::add        ? Operation::add
