@@ -132,19 +132,28 @@ void backward(Tensor dh, Tensor dhead, Tensor dlogp, Tensor dentropy, Tensor lse
               const Head& call) {
     const DType type = dtype_of<T>::value;
     const QuantSpec spec = plain(type);
-    const int64_t c = call.h.cols(), v = call.v, width = std::min(slice, v), even = v + v % 2;
-    const size_t per_row = static_cast<size_t>(2 * even + 2 * width + 4 * c) * sizeof(T) +
-                           static_cast<size_t>(width) * sizeof(float);
-    // Whole 128s, so that no K block is cut short but the last; at least one, whatever the vocabulary takes.
-    const int64_t fits =
-        static_cast<int64_t>(backward_bytes / (per_row - static_cast<size_t>(v % 2 ? 0 : even) * sizeof(T)));
-    const int64_t chunk = std::clamp<int64_t>(fits / 128 * 128, 128, 1024), most = std::min(chunk, call.rows);
-    // Operands are padded to whole panels and pairs.
-    Arena arena = scratch(static_cast<size_t>(most + 128) * per_row +
-                          static_cast<size_t>(128 * (width + c)) * sizeof(T) + 16 * Arena::alignment);
-    T* whole = arena.array<T>(static_cast<size_t>(most * v));
+    const int64_t c = call.h.cols(), v = call.v, width = std::min(slice, v);
+    const size_t row_bytes =
+        static_cast<size_t>(v + 2 * width) * sizeof(T) + static_cast<size_t>(width) * sizeof(float);
+    // Whole 128s, so that only the last K block is cut short; at least one, whatever the vocabulary takes.
+    const int64_t chunk =
+        std::clamp<int64_t>(static_cast<int64_t>(backward_bytes / row_bytes) / 128 * 128, 128, 1024);
+    const int64_t most = std::min(chunk, call.rows);
+    // The same steps on an arena without memory say how much the real one needs.
+    const Tensor h_rows(nullptr, type, {most, c}), slices(nullptr, type, {most, width}),
+        all(nullptr, type, {most, v});
+    Arena dry = Arena::counting("head");
+    dry.array<T>(static_cast<size_t>(most * width));
+    dry.array<float>(static_cast<size_t>(most * width));
+    dry.array<T>(static_cast<size_t>(most * v));
+    reserve_operand(h_rows, spec, Side::a, false, dry);
+    reserve_operand(h_rows, spec, Side::b, true, dry);
+    reserve_operand(slices, spec, Side::a, true, dry);
+    reserve_operand(all, spec, Side::a, false, dry);
+    Arena arena = scratch(dry.used());
     T* part = arena.array<T>(static_cast<size_t>(most * width));
     float* x = arena.array<float>(static_cast<size_t>(most * width));
+    T* whole = arena.array<T>(static_cast<size_t>(most * v));
     for (int64_t first = 0; first < call.rows; first += chunk) {
         const int64_t n = std::min(chunk, call.rows - first);
         const Tensor rows = call.h.row_range(first, n);

@@ -11,7 +11,7 @@ namespace fp8rl::cpu {
 namespace {
 
 constexpr float none = -std::numeric_limits<float>::infinity();
-constexpr int key_bits = 11;  // of the histogram that top-k and top-p look in first
+constexpr int key_bits = 11;  // of the histogram that top-p looks in
 
 // Larger logits have larger keys; -0 counts as 0.
 uint32_t key_of(float x) {
@@ -22,40 +22,55 @@ uint32_t key_of(float x) {
 // One thread's memory.
 struct Memory {
     float* weights;        // [V]
+    float* pool;           // [V] logits that may matter
+    float* maxima;         // [V / 64]
+    float* sorted;         // [V / 64]
     SoftmaxBlock* blocks;  // [V / 1024]
-    float* pool;           // [V] logits of one bucket
     uint32_t counts[1 << key_bits];
     double masses[1 << key_bits];
 };
 
-// The k-th largest of a row's V > k logits.
-float kth_largest(const float* x, int64_t v, int64_t k, Memory& memory) {
-    std::fill(std::begin(memory.counts), std::end(memory.counts), 0u);
-    for (int64_t i = 0; i < v; ++i) ++memory.counts[key_of(x[i])];
-    int bucket = (1 << key_bits) - 1;
-    for (; memory.counts[bucket] < k; --bucket) k -= memory.counts[bucket];
+// The logits at or above `least`, in id order, into the pool; returns how many. Pieces below it are skipped.
+int64_t collect(const float* x, int64_t v, float least, Memory& memory) {
     int64_t n = 0;
-    for (int64_t i = 0; i < v; ++i)
-        if (key_of(x[i]) == static_cast<uint32_t>(bucket)) memory.pool[n++] = x[i];
+    for (int64_t i = 0; i < v; i += piece) {
+        if (memory.maxima[i / piece] < least) continue;
+        for (int64_t j = i; j < std::min(v, i + piece); ++j) {
+            memory.pool[n] = x[j];
+            n += x[j] >= least;
+        }
+    }
+    return n;
+}
+
+// The k-th largest of a row's V > k logits. The k-th largest maximum of a piece is no larger, so it bounds
+// the search.
+float kth_largest(const float* x, int64_t v, int64_t k, Memory& memory) {
+    const int64_t pieces = (v + piece - 1) / piece;
+    float bound = none;
+    if (k <= pieces) {
+        std::copy(memory.maxima, memory.maxima + pieces, memory.sorted);
+        std::nth_element(memory.sorted, memory.sorted + (k - 1), memory.sorted + pieces,
+                         std::greater<float>());
+        bound = memory.sorted[k - 1];
+    }
+    const int64_t n = collect(x, v, bound, memory);
     std::nth_element(memory.pool, memory.pool + (k - 1), memory.pool + n, std::greater<float>());
     return memory.pool[k - 1];
 }
 
-// The logit at which the mass of the ids >= `cutoff`, largest first, reaches top_p of it. Masses are FP64
-// sums: of each histogram bucket in id order, of buckets and then of ids from the largest down.
-float nucleus_cutoff(const float* x, int64_t v, float top_p, float inverse_temperature, float cutoff,
-                     float base, Memory& memory) {
-    softmax_weights(memory.weights, x, v, inverse_temperature, cutoff, base);
+// The logit at which the mass of the pool's n logits, largest first, reaches `wanted`. Masses are FP64 sums:
+// of each histogram bucket in id order, of buckets and then of logits from the largest down.
+float crossing(int64_t n, double wanted, float inverse_temperature, float base, Memory& memory) {
+    float* pool = memory.pool;
+    softmax_weights(memory.weights, pool, n, inverse_temperature, none, base);
     std::fill(std::begin(memory.masses), std::end(memory.masses), 0.0);
     std::fill(std::begin(memory.counts), std::end(memory.counts), 0u);
-    for (int64_t i = 0; i < v; ++i) {
-        const uint32_t key = key_of(x[i]);
+    for (int64_t i = 0; i < n; ++i) {
+        const uint32_t key = key_of(pool[i]);
         memory.masses[key] += memory.weights[i];
-        memory.counts[key] += x[i] >= cutoff;
+        ++memory.counts[key];
     }
-    double total = 0;
-    for (int b = (1 << key_bits) - 1; b >= 0; --b) total += memory.masses[b];
-    const double wanted = static_cast<double>(top_p) * total;
     double mass = 0;
     int bucket = (1 << key_bits) - 1, lowest = bucket;
     for (; bucket >= 0; --bucket) {
@@ -66,16 +81,31 @@ float nucleus_cutoff(const float* x, int64_t v, float top_p, float inverse_tempe
     }
     // Rounding may leave the whole mass short of what is wanted: then the last bucket decides.
     if (bucket < 0) bucket = lowest, mass -= memory.masses[lowest];
-    int64_t n = 0;
-    for (int64_t i = 0; i < v; ++i)
-        if (x[i] >= cutoff && key_of(x[i]) == static_cast<uint32_t>(bucket)) memory.pool[n++] = x[i];
-    std::sort(memory.pool, memory.pool + n, std::greater<float>());
-    softmax_weights(memory.weights, memory.pool, n, inverse_temperature, none, base);
-    for (int64_t i = 0; i < n; ++i) {
+    const int64_t in_bucket =
+        std::partition(pool, pool + n, [&](float x) { return key_of(x) == static_cast<uint32_t>(bucket); }) -
+        pool;
+    std::sort(pool, pool + in_bucket, std::greater<float>());
+    softmax_weights(memory.weights, pool, in_bucket, inverse_temperature, none, base);
+    for (int64_t i = 0; i < in_bucket; ++i) {
         mass += memory.weights[i];
-        if (mass >= wanted) return memory.pool[i];
+        if (mass >= wanted) return pool[i];
     }
-    return memory.pool[n - 1];
+    return pool[in_bucket - 1];
+}
+
+// The cutoff of top-p among the logits at or above `cutoff`. Only as many of the largest are looked at as it
+// takes.
+float nucleus_cutoff(const float* x, int64_t v, const SampleParams& p, float inverse_temperature,
+                     float cutoff, float base, Memory& memory) {
+    softmax_weights(memory.weights, x, v, inverse_temperature, cutoff, base);
+    const double wanted = static_cast<double>(p.top_p) * mass_of(memory.weights, v);
+    for (float depth = 2;; depth *= 2) {
+        const float least = depth < 128 ? std::max(cutoff, (base - depth) * p.temperature) : cutoff;
+        const int64_t n = collect(x, v, least, memory);
+        softmax_weights(memory.weights, memory.pool, n, inverse_temperature, none, base);
+        if (least <= cutoff || mass_of(memory.weights, n) >= wanted)
+            return crossing(n, wanted, inverse_temperature, base, memory);
+    }
 }
 
 // Walks the blocks' masses in order, then the ids of the block in which the sum passes u times the total.
@@ -123,8 +153,10 @@ Sampled sample_row(const float* x, int64_t v, const SampleParams& p, Memory& mem
     if (greedy) {
         s.id = static_cast<int32_t>(std::find(x, x + v, state.m) - x);
     } else {
-        if (p.top_k > 0 && p.top_k < v) s.cutoff = kth_largest(x, v, p.top_k, memory);
-        if (p.top_p < 1) s.cutoff = nucleus_cutoff(x, v, p.top_p, inverse, s.cutoff, state.m, memory);
+        const bool top_k = p.top_k > 0 && p.top_k < v, top_p = p.top_p < 1;
+        if (top_k || top_p) piece_maxima(memory.maxima, x, v);
+        if (top_k) s.cutoff = kth_largest(x, v, p.top_k, memory);
+        if (top_p) s.cutoff = nucleus_cutoff(x, v, p, inverse, s.cutoff, state.m, memory);
         if (s.cutoff != none) {
             state = {};
             add_logits(state, x, v, inverse, s.cutoff, memory.blocks);
@@ -148,17 +180,20 @@ void sample(std::span<Sampled> out, Tensor logits, std::span<const SampleParams>
               p.uniform);
     static Buffer buffer;
     const auto rounded = [](size_t bytes) { return (bytes + 63) / 64 * 64; };
-    const size_t floats = rounded(static_cast<size_t>(v) * sizeof(float));
+    const size_t row = rounded(static_cast<size_t>(v) * sizeof(float));
+    const size_t pieces = rounded(static_cast<size_t>(v / piece + 1) * sizeof(float));
     const size_t blocks = rounded(static_cast<size_t>(v / vocabulary_block + 1) * sizeof(SoftmaxBlock));
-    const size_t one = rounded(sizeof(Memory)) + 2 * floats + blocks;
+    const size_t one = rounded(sizeof(Memory)) + 2 * row + 2 * pieces + blocks;
     char* memory = buffer.array<char>(one * static_cast<size_t>(parallel::threads()));
     parallel::for_each(rows, [&](int64_t i, int worker) {
         char* base = memory + one * static_cast<size_t>(worker);
         Memory& m = *reinterpret_cast<Memory*>(base);
         base += rounded(sizeof(Memory));
         m.weights = reinterpret_cast<float*>(base);
-        m.pool = reinterpret_cast<float*>(base + floats);
-        m.blocks = reinterpret_cast<SoftmaxBlock*>(base + 2 * floats);
+        m.pool = reinterpret_cast<float*>(base + row);
+        m.maxima = reinterpret_cast<float*>(base + 2 * row);
+        m.sorted = reinterpret_cast<float*>(base + 2 * row + pieces);
+        m.blocks = reinterpret_cast<SoftmaxBlock*>(base + 2 * row + 2 * pieces);
         out[static_cast<size_t>(i)] =
             sample_row(logits.as<float>() + i * v, v, params[static_cast<size_t>(i)], m, i);
     });

@@ -26,6 +26,10 @@ void softmax_weights(float* weights, const float* x, int64_t n, float inverse_te
     FP8RL_PICK(weights_of)(weights, x, n, inverse_temperature, cutoff, base);
 }
 
+double mass_of(const float* weights, int64_t n) { return FP8RL_PICK(mass_of_lanes)(weights, n); }
+
+void piece_maxima(float* maxima, const float* x, int64_t n) { FP8RL_PICK(maxima_of)(maxima, x, n); }
+
 template <class T>
 void softmax_gradient(T* dlogits, const float* x, int64_t n, float inverse_temperature, float cutoff,
                       float lse, float entropy, float dlogp, float dentropy, int64_t target) {

@@ -47,6 +47,13 @@ void add_logits(SoftmaxState& state, const float* x, int64_t n, float inverse_te
 void softmax_weights(float* weights, const float* x, int64_t n, float inverse_temperature, float cutoff,
                      float base);
 
+// FP64 sum of weights: lane i mod 16 takes element i, then a halving tree.
+double mass_of(const float* weights, int64_t n);
+
+// maxima[j] = the largest of x[64 j .. 64 j + 63]; ceil(n / 64) of them.
+inline constexpr int64_t piece = 64;
+void piece_maxima(float* maxima, const float* x, int64_t n);
+
 // dlogits[i] = d/dx_i of dlogp * log-prob(target) + dentropy * entropy, rounded to T (bf16, float); `target`
 // counts from x and may lie outside.
 template <class T>
