@@ -36,7 +36,7 @@ double read_reward(std::string_view line, int64_t id, const std::string& where) 
     // Python writes NaN and Infinity, which JSON does not have: the parser refuses them with their place.
     Json reply;
     try {
-        reply = Json::parse(line, where);
+        reply = Json::parse(line, where, 0);
     } catch (const Error& e) {
         refuse(e.what(), "; the line is: ", excerpt(line));
     }

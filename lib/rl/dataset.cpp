@@ -5,7 +5,7 @@
 
 #include "core/error.h"
 #include "core/text.h"
-#include "io/file.h"
+#include "io/jsonl.h"
 #include "rl/generated.h"
 #include "rl/permutation.h"
 
@@ -13,19 +13,14 @@ namespace fp8rl::rl {
 
 static std::vector<Row> read_rows(const std::string& path, const DatasetTask::ReadRow& read) {
     MappedFile file(path);
+    const std::string name = path.substr(path.find_last_of('/') + 1);
     std::vector<Row> rows;
-    std::string_view rest = file.text();
-    for (int64_t line = 1; !rest.empty(); ++line) {
-        size_t end = std::min(rest.find('\n'), rest.size());
-        std::string_view text = rest.substr(0, end);
-        rest.remove_prefix(std::min(end + 1, rest.size()));
-        if (text::trim(text).empty()) continue;
-        const std::string where = cat(path, ":", line);
-        Row row = read(Json::parse(text, where));
-        if (text::trim(row.question).empty()) refuse(where, ": the question is empty");
-        row.id = cat(path.substr(path.find_last_of('/') + 1), ":", line);
+    for_each_json_line(file.text(), path, [&](Json&& json, int64_t line) {
+        Row row = read(json);
+        if (text::trim(row.question).empty()) refuse(path, ":", line, ": the question is empty");
+        row.id = cat(name, ":", line);
         rows.push_back(std::move(row));
-    }
+    });
     if (rows.empty()) refuse(path, ": no rows");
     return rows;
 }
