@@ -71,9 +71,9 @@ struct TensorSource {
     const void* data;  // contiguous
 };
 
-// Writes the tensors in the order given, 8-byte aligned, and returns the bytes written. `sync`: on disk when
-// it returns. A full disk or a short write is refused with the path and the bytes missing; the file is then
-// incomplete.
+// Writes the tensors in the order given (their data begins 8-byte aligned) and returns the bytes written.
+// `sync`: on disk when it returns. A full disk or a short write is refused with the path and the bytes
+// missing; the file is then incomplete.
 uint64_t write_safetensors(const std::string& path, std::span<const TensorSource> tensors,
                            const Metadata& metadata, bool sync);
 
