@@ -41,8 +41,11 @@ KvLayer Gqa::cache(Pass& pass, bool observe) const {
         for (int32_t i = 0; i * kv_page_tokens < s.rows; ++i) pages = std::max(pages, s.pages[i] + 1);
     }
     const DType format = pass.calibrate ? net_.act() : net_.kv.format(layer_);
-    const size_t bytes = net_.backend.kv_page_bytes(format, static_cast<int>(net_.spec.kv_heads),
-                                                    static_cast<int>(net_.spec.head_dim));
+    // As large as it gets when the guard moves this layer to bf16: the plan counted it so.
+    size_t bytes = 0;
+    for (DType f : {format, net_.act()})
+        bytes = std::max(bytes, net_.backend.kv_page_bytes(f, static_cast<int>(net_.spec.kv_heads),
+                                                           static_cast<int>(net_.spec.head_dim)));
     return net_.kv.layer(layer_, pass.scratch.allocate(bytes * static_cast<size_t>(pages)), format, observe);
 }
 
