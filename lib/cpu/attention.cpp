@@ -36,8 +36,9 @@ void check_attention(const char* op, const Tensor& q, const KvLayer& kv, std::sp
     check(!spec.fp8 || (kv.format == DType::e4m3 && spec.q_scale), op,
           ": FP8 attention needs an e4m3 cache and scales of Q");
     for (const Sequence& s : batch)
-        check(s.row >= 0 && s.rows >= 0 && s.past >= 0 && int64_t{s.row} + s.rows <= q.rows() && s.pages, op,
-              ": sequence at row ", s.row, " with ", s.rows, " rows of ", q.rows());
+        check(s.row >= 0 && s.rows >= 0 && s.past >= 0 && int64_t{s.row} + s.rows <= q.rows() &&
+                  (s.pages || s.rows == 0),
+              op, ": sequence at row ", s.row, " with ", s.rows, " rows of ", q.rows());
 }
 
 namespace {

@@ -42,27 +42,46 @@ void add_counts(QuantCounts* to, const QuantCounts& c) {
     std::atomic_ref(to->flushed).fetch_add(c.flushed, std::memory_order_relaxed);
 }
 
-// One head's K or V of a run of tokens. E is the element of the cache, `index` the place of (token, d) in it.
-template <class T, class E, class Index>
-void store_head(const KvLayout& layout, char* pages, size_t offset, const Sequence& s, const T* x,
-                int64_t stride, float scale, float* amax, QuantCounts* counts, Index index) {
+// Where a token's elements of one head lie, counted from the head's K or V of the page: d at first + d / 2 *
+// pair + d % 2 * half.
+struct Places {
+    int64_t first, pair, half;
+};
+Places k_places(const KvLayout& l, int64_t token) {
+    return {l.k_index(token, 0), 2 * kv_page_tokens, l.k_index(0, 1)};
+}
+Places v_places(const KvLayout& l, int64_t token) {
+    return {l.v_index(token, 0), 2 * l.v_index(0, 1), l.v_index(0, 1)};
+}
+
+// One head's K or V of a run of tokens. E is the element of the cache.
+template <class T, class E>
+void store_head(const KvLayout& layout, char* pages, size_t offset,
+                Places (*places)(const KvLayout&, int64_t), const Sequence& s, const T* x, int64_t stride,
+                float scale, float* amax, QuantCounts* counts) {
     const auto largest = FP8RL_PICK(largest_magnitude<T>);
     const auto encode_row = FP8RL_PICK(codes_of<T>);
     float seen = 0;
     QuantCounts row_counts;
     for (int32_t i = 0; i < s.rows; ++i) {
         const T* row = x + (int64_t{s.row} + i) * stride;
-        const int32_t position = s.past + i, token = position % kv_page_tokens;
+        const int32_t position = s.past + i;
+        const Places at = places(layout, position % kv_page_tokens);
         E* to = reinterpret_cast<E*>(
-            pages + static_cast<size_t>(s.pages[position / kv_page_tokens]) * layout.page_bytes + offset);
+                    pages + static_cast<size_t>(s.pages[position / kv_page_tokens]) * layout.page_bytes +
+                    offset) +
+                at.first;
         if (amax) seen = largest(row, layout.head_dim, seen);
+        uint8_t codes[256];
+        const E* from;
         if constexpr (sizeof(E) == 1) {
-            uint8_t codes[256];
             encode_row(codes, row, scale, layout.head_dim, row_counts);
-            for (int64_t d = 0; d < layout.head_dim; ++d) to[index(token, d)] = codes[d];
+            from = codes;
         } else {
-            for (int64_t d = 0; d < layout.head_dim; ++d) to[index(token, d)] = row[d];
+            from = row;
         }
+        for (int64_t d = 0; d < layout.head_dim; d += 2, to += at.pair)
+            to[0] = from[d], to[at.half] = from[d + 1];
     }
     if (amax) raise_to(amax, seen);
     if (counts) add_counts(counts, row_counts);
@@ -74,18 +93,16 @@ void append(const KvLayer& kv, const KvLayout& layout, const Tensor& k, const Te
     const int64_t heads = kv.kv_heads;
     parallel::for_each(static_cast<int64_t>(batch.size()) * heads * 2, [&](int64_t i, int) {
         const Sequence& s = batch[static_cast<size_t>(i / (heads * 2))];
-        const int64_t h = i / 2 % heads;
+        const int64_t h = i / 2 % heads, column = h * layout.head_dim;
         char* pages = static_cast<char*>(kv.pages);
         const size_t head = static_cast<size_t>(h) * layout.head_bytes;
+        const bool coded = sizeof(E) == 1;
         if (i % 2 == 0)
-            store_head<T, E>(layout, pages, head, s, k.as<T>() + h * layout.head_dim, k.cols(),
-                             sizeof(E) == 1 ? kv.k_scale[h] : 1, kv.k_amax ? kv.k_amax + h : nullptr,
-                             kv.k_counts, [&](int64_t token, int64_t d) { return layout.k_index(token, d); });
+            store_head<T, E>(layout, pages, head, k_places, s, k.as<T>() + column, k.cols(),
+                             coded ? kv.k_scale[h] : 1, kv.k_amax ? kv.k_amax + h : nullptr, kv.k_counts);
         else
-            store_head<T, E>(layout, pages, head + layout.k_bytes, s, v.as<T>() + h * layout.head_dim,
-                             v.cols(), sizeof(E) == 1 ? kv.v_scale[h] : 1,
-                             kv.v_amax ? kv.v_amax + h : nullptr, kv.v_counts,
-                             [&](int64_t token, int64_t d) { return layout.v_index(token, d); });
+            store_head<T, E>(layout, pages, head + layout.k_bytes, v_places, s, v.as<T>() + column, v.cols(),
+                             coded ? kv.v_scale[h] : 1, kv.v_amax ? kv.v_amax + h : nullptr, kv.v_counts);
     });
 }
 
@@ -98,7 +115,8 @@ void kv_append(const KvLayer& kv, Tensor k, Tensor v, std::span<const Sequence> 
           kv.head_dim);
     check(kv.format != DType::e4m3 || (kv.k_scale && kv.v_scale), "kv_append: an e4m3 cache needs scales");
     for (const Sequence& s : batch)
-        check(s.row >= 0 && s.rows >= 0 && int64_t{s.row} + s.rows <= k.rows() && s.past >= 0 && s.pages,
+        check(s.row >= 0 && s.rows >= 0 && int64_t{s.row} + s.rows <= k.rows() && s.past >= 0 &&
+                  (s.pages || s.rows == 0),
               "kv_append: sequence at row ", s.row, " with ", s.rows, " rows of ", k.rows());
     if (kv.format == DType::f32 && k.dtype == DType::f32)
         append<float, float>(kv, layout, k, v, batch);

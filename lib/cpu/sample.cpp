@@ -59,17 +59,17 @@ float kth_largest(const float* x, int64_t v, int64_t k, Memory& memory) {
     return memory.pool[k - 1];
 }
 
-// The logit at which the mass of the pool's n logits, largest first, reaches `wanted`. Masses are FP64 sums:
-// of each histogram bucket in id order, of buckets and then of logits from the largest down.
-float crossing(int64_t n, double wanted, float inverse_temperature, float base, Memory& memory) {
-    float* pool = memory.pool;
-    softmax_weights(memory.weights, pool, n, inverse_temperature, none, base);
+// The logit at which the mass of the n logits at or above `cutoff`, largest first, reaches `wanted`. Masses
+// are FP64 sums: of each histogram bucket in id order, of buckets and then of logits from the largest down.
+// memory.weights are the logits'; x may be the pool.
+float crossing(const float* x, int64_t n, double wanted, float inverse_temperature, float cutoff, float base,
+               Memory& memory) {
     std::fill(std::begin(memory.masses), std::end(memory.masses), 0.0);
     std::fill(std::begin(memory.counts), std::end(memory.counts), 0u);
     for (int64_t i = 0; i < n; ++i) {
-        const uint32_t key = key_of(pool[i]);
+        const uint32_t key = key_of(x[i]);
         memory.masses[key] += memory.weights[i];
-        ++memory.counts[key];
+        memory.counts[key] += x[i] >= cutoff;
     }
     double mass = 0;
     int bucket = (1 << key_bits) - 1, lowest = bucket;
@@ -81,31 +81,36 @@ float crossing(int64_t n, double wanted, float inverse_temperature, float base, 
     }
     // Rounding may leave the whole mass short of what is wanted: then the last bucket decides.
     if (bucket < 0) bucket = lowest, mass -= memory.masses[lowest];
-    const int64_t in_bucket =
-        std::partition(pool, pool + n, [&](float x) { return key_of(x) == static_cast<uint32_t>(bucket); }) -
-        pool;
-    std::sort(pool, pool + in_bucket, std::greater<float>());
-    softmax_weights(memory.weights, pool, in_bucket, inverse_temperature, none, base);
+    int64_t in_bucket = 0;
+    for (int64_t i = 0; i < n; ++i) {
+        const float candidate = x[i];
+        if (candidate >= cutoff && key_of(candidate) == static_cast<uint32_t>(bucket))
+            memory.pool[in_bucket++] = candidate;
+    }
+    std::sort(memory.pool, memory.pool + in_bucket, std::greater<float>());
+    softmax_weights(memory.weights, memory.pool, in_bucket, inverse_temperature, none, base);
     for (int64_t i = 0; i < in_bucket; ++i) {
         mass += memory.weights[i];
-        if (mass >= wanted) return pool[i];
+        if (mass >= wanted) return memory.pool[i];
     }
-    return pool[in_bucket - 1];
+    return memory.pool[in_bucket - 1];
 }
 
-// The cutoff of top-p among the logits at or above `cutoff`. Only as many of the largest are looked at as it
-// takes.
+// The cutoff of top-p among the logits at or above `cutoff`.
 float nucleus_cutoff(const float* x, int64_t v, const SampleParams& p, float inverse_temperature,
                      float cutoff, float base, Memory& memory) {
     softmax_weights(memory.weights, x, v, inverse_temperature, cutoff, base);
     const double wanted = static_cast<double>(p.top_p) * mass_of(memory.weights, v);
-    for (float depth = 2;; depth *= 2) {
-        const float least = depth < 128 ? std::max(cutoff, (base - depth) * p.temperature) : cutoff;
+    const DepthMasses near = masses_by_depth(memory.weights, v);
+    for (int d = 0; d < 4; ++d) {
+        // Where a few of the largest logits hold enough (with room for FP32 sums), only they are looked at.
+        if (near.mass[d] < wanted * 1.001 || near.count[d] > v / 8) continue;
+        const float least = std::max(cutoff, (base - mass_depths[d] - 0.01f) * p.temperature);
         const int64_t n = collect(x, v, least, memory);
         softmax_weights(memory.weights, memory.pool, n, inverse_temperature, none, base);
-        if (least <= cutoff || mass_of(memory.weights, n) >= wanted)
-            return crossing(n, wanted, inverse_temperature, base, memory);
+        return crossing(memory.pool, n, wanted, inverse_temperature, none, base, memory);
     }
+    return crossing(x, v, wanted, inverse_temperature, cutoff, base, memory);
 }
 
 // Walks the blocks' masses in order, then the ids of the block in which the sum passes u times the total.

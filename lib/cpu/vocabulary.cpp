@@ -28,6 +28,8 @@ void softmax_weights(float* weights, const float* x, int64_t n, float inverse_te
 
 double mass_of(const float* weights, int64_t n) { return FP8RL_PICK(mass_of_lanes)(weights, n); }
 
+DepthMasses masses_by_depth(const float* weights, int64_t n) { return FP8RL_PICK(masses_above)(weights, n); }
+
 void piece_maxima(float* maxima, const float* x, int64_t n) { FP8RL_PICK(maxima_of)(maxima, x, n); }
 
 template <class T>

@@ -50,6 +50,14 @@ void softmax_weights(float* weights, const float* x, int64_t n, float inverse_te
 // FP64 sum of weights: lane i mod 16 takes element i, then a halving tree.
 double mass_of(const float* weights, int64_t n);
 
+// For each of four depths, how many weights are at least exp(-depth) and about how much they sum to (FP32).
+inline constexpr float mass_depths[4] = {2, 4, 6, 9};
+struct DepthMasses {
+    float mass[4];
+    int64_t count[4];
+};
+DepthMasses masses_by_depth(const float* weights, int64_t n);
+
 // maxima[j] = the largest of x[64 j .. 64 j + 63]; ceil(n / 64) of them.
 inline constexpr int64_t piece = 64;
 void piece_maxima(float* maxima, const float* x, int64_t n);
