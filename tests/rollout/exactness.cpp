@@ -57,6 +57,16 @@ TEST_CASE("recorded log-probs equal training's to the bit in every mode, however
     CHECK(shared > 5000);
 }
 
+TEST_CASE("log-probs are exact for 1 to 64 sequences in a batch") {
+    for (const auto& mode : test::with_caches(test::linear_modes())) {
+        CAPTURE(mode.name);
+        TinyRollout r(mode.rules, {3, 9, 14, 20, 11, 16, 7, 40}, 8, 10);
+        auto episodes = r.run();
+        check_exact(r, episodes, 64);
+        for (int64_t slots : {2, 15, 16, 17, 33}) CHECK(same(r.run({slots, 30, 256, true}), episodes));
+    }
+}
+
 TEST_CASE("log-probs stay exact beyond one chunk of 512 keys, with prompts cut anywhere") {
     for (auto mode : test::with_caches({{"blockwise", test::rules_of(PrecisionMode::blockwise)}})) {
         CAPTURE(mode.name);
