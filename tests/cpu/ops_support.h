@@ -61,7 +61,10 @@ inline std::vector<double> values(const Tensor& t) {
 
 using Bytes = std::vector<uint8_t>;
 inline void append(Bytes& b, const void* p, size_t n) {
-    if (n) b.insert(b.end(), static_cast<const uint8_t*>(p), static_cast<const uint8_t*>(p) + n);
+    if (n == 0) return;
+    const size_t before = b.size();
+    b.resize(before + n);
+    std::memcpy(b.data() + before, p, n);
 }
 inline void append(Bytes& b, const Tensor& t) { append(b, t.data, t.bytes()); }
 
