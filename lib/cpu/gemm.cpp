@@ -16,19 +16,20 @@ namespace {
 
 constexpr float one = 1.0f;
 
+// Messages are built only when they are needed: a decode step calls this hundreds of times.
 GemmProblem problem_of(Tensor c, const Operand& a, const Operand& b, bool accumulate) {
     check(a.side == Side::a && b.side == Side::b, "gemm: operands on the wrong side");
     check(a.k == b.k, "gemm: K is ", a.k, " and ", b.k);
-    check(c.size() == a.rows * b.rows && (c.size() == 0 || c.cols() == b.rows), "gemm: [", a.rows, ", ", a.k,
-          "] x [", b.rows, ", ", b.k, "] into ", shape_text(c));
-    check(c.dtype == DType::f32 || (c.dtype == DType::bf16 && !accumulate), "gemm: result ", shape_text(c),
-          accumulate ? " cannot accumulate" : "");
-    check((a.spec.format == DType::f32) == (b.spec.format == DType::f32), "gemm: ", describe(a.spec),
-          " with ", describe(b.spec));
+    if (c.size() != a.rows * b.rows || (c.size() != 0 && c.cols() != b.rows))
+        defect("gemm: [", a.rows, ", ", a.k, "] x [", b.rows, ", ", b.k, "] into ", shape_text(c));
+    if (c.dtype != DType::f32 && (c.dtype != DType::bf16 || accumulate))
+        defect("gemm: result ", shape_text(c), accumulate ? " cannot accumulate" : "");
+    if ((a.spec.format == DType::f32) != (b.spec.format == DType::f32))
+        defect("gemm: ", describe(a.spec), " with ", describe(b.spec));
     const Layout la = layout_of(a), lb = layout_of(b);
     const bool both_blocked = a.spec.block_k && b.spec.block_k;
-    check(!both_blocked || a.spec.block_k == b.spec.block_k, "gemm: K blocks of ", describe(a.spec), " and ",
-          describe(b.spec));
+    if (both_blocked && a.spec.block_k != b.spec.block_k)
+        defect("gemm: K blocks of ", describe(a.spec), " and ", describe(b.spec));
 
     GemmProblem p;
     p.m = a.rows, p.n = b.rows, p.k = a.k;
@@ -74,12 +75,12 @@ struct Split {
 };
 
 Split split_of(const GemmProblem& p, int64_t threads) {
-    constexpr int64_t few_rows = 12, least_rows = 48, panels_step = 4, most_panels = 8;
+    constexpr int64_t few_rows = 12, least_rows = 48, most_panels = 8;
     const int64_t pieces = threads == 1 ? 1 : 4 * threads;
     const auto ceil_to = [](int64_t n, int64_t d, int64_t step) {
         return ((n + d - 1) / d + step - 1) / step * step;
     };
-    if (p.m <= few_rows) return {p.m, ceil_to(p.panels, pieces, panels_step)};
+    if (p.m <= few_rows) return {p.m, ceil_to(p.panels, pieces, 1)};
     const int64_t across = std::clamp<int64_t>(p.panels / most_panels, 1, pieces);
     const int64_t down =
         std::clamp<int64_t>((pieces + across - 1) / across, 1, std::max<int64_t>(1, p.m / least_rows));

@@ -47,30 +47,27 @@ void gemm_range_avx512(const GemmProblem& p, int64_t row, int64_t row_end, int64
 void gemm_range_dot(const GemmProblem& p, int64_t row, int64_t row_end, int64_t panel, int64_t panel_end,
                     char* scratch);
 
-// One register tile: `rows` rows of A times one panel (or several, for few rows) over a run of K.
+// One register tile: `rows` rows of A times one panel over a run of K.
 struct GemmTile {
     const char* a;
     int64_t a_stride;
     const char* b;
-    int64_t b_panel;  // bytes between panels
     int64_t pairs, block_pairs;
     const float* sa;
     int64_t sa_row, sa_step;
     const float* sb;
-    int64_t sb_panel, sb_step;
-    float* totals;  // [rows][totals_stride], 32 columns a panel
-    int64_t totals_stride;
-    bool fresh;              // totals start from zero here
-    char* image = nullptr;   // where codes go as BF16, when this tile expands them for the next ones
-    int64_t ahead = 0;       // bytes of B to prefetch ahead of the pair at hand
-    int64_t ahead_last = 0;  // the same in the last block: where the thread reads next
-    bool e5m2 = false;
+    int64_t sb_step;
+    float* totals;  // [rows][32]
+    bool fresh;     // totals start from zero here
+    char* image;    // where codes go as BF16, when this tile expands them for the next ones
+    int64_t ahead;  // bytes of B to prefetch ahead of the pair at hand
+    bool e5m2;
 };
 
 // Totals to C: total * total_scale, rounded to C's type or added to it. Every NaN becomes 7fc00000.
 struct GemmFinish {
-    const float* totals;
-    int64_t totals_stride, rows, columns;  // columns <= 32
+    const float* totals;    // [rows][32]
+    int64_t rows, columns;  // columns <= 32
     float scale;
     bool accumulate, to_bf16;
     char* c;

@@ -14,10 +14,10 @@ inline int64_t tile_rows(int64_t left, int64_t most) {
 }
 
 inline void finish_tile(const GemmProblem& p, void (*finish)(const GemmFinish&), const float* totals,
-                        int64_t stride, int64_t row, int64_t rows, int64_t panel) {
+                        int64_t row, int64_t rows, int64_t panel) {
     const int64_t column = panel * panel_columns;
     const int64_t size = static_cast<int64_t>(size_of(p.c_type));
-    finish({totals, stride, rows, std::min(panel_columns, p.n - column), p.total_scale, p.accumulate,
+    finish({totals, rows, std::min(panel_columns, p.n - column), p.total_scale, p.accumulate,
             p.c_type == DType::bf16, static_cast<char*>(p.c) + (row * p.n + column) * size, p.n * size});
 }
 
@@ -59,7 +59,6 @@ void gemm_range(const GemmProblem& p, int64_t row, int64_t row_end, int64_t pane
                     t.sa = p.sa + m * p.sa_row + block * p.sa_step, t.sa_row = p.sa_row,
                     t.sa_step = p.sa_step;
                     t.sb_step = p.sb_step;
-                    t.totals_stride = panel_columns;
                     t.fresh = pair == 0;
                     t.e5m2 = p.b_type == DType::e5m2;
                     for (int64_t j = g; j < g_end; ++j) {
@@ -68,7 +67,7 @@ void gemm_range(const GemmProblem& p, int64_t row, int64_t row_end, int64_t pane
                         t.sb = p.panel_scales(j) + block * p.sb_step;
                         t.totals =
                             whole ? totals : totals + ((j - g) * totals_rows + m - top) * panel_columns;
-                        t.ahead = t.ahead_last = m == top ? 2048 : 0;
+                        t.ahead = m == top ? 2048 : 0;
                         if (!direct && m == top) {
                             t.b = source, t.image = image;
                             Engine::first_tile(t, rows, p);
@@ -76,7 +75,7 @@ void gemm_range(const GemmProblem& p, int64_t row, int64_t row_end, int64_t pane
                             t.b = direct ? source : image, t.image = nullptr;
                             Engine::tile(t, rows, p);
                         }
-                        if (last) finish_tile(p, Engine::finish, t.totals, panel_columns, m, rows, j);
+                        if (last) finish_tile(p, Engine::finish, t.totals, m, rows, j);
                     }
                 }
             }

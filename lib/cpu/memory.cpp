@@ -86,8 +86,8 @@ void zero(Tensor t) {
 }
 
 void copy(Tensor dst, Tensor src) {
-    check(dst.size() == src.size() && dst.cols() == src.cols(), "copy: ", shape_text(src), " to ",
-          shape_text(dst));
+    if (dst.size() != src.size() || dst.cols() != src.cols())
+        defect("copy: ", shape_text(src), " to ", shape_text(dst));
     if (dst.dtype == src.dtype) {
         char* to = static_cast<char*>(dst.data);
         const char* from = static_cast<const char*>(src.data);

@@ -39,13 +39,13 @@ Layout layout_of(const QuantSpec& spec, Side side, int64_t rows, int64_t k) {
     if (spec.quantized()) {
         const bool square = spec.block_rows == unit && spec.block_k == unit && side == Side::b;
         const bool row = spec.block_rows == 1 && (spec.block_k == unit || spec.block_k == 32);
-        check(spec.whole_tensor() || square || row, "no operand layout on side ", side == Side::a ? "a" : "b",
-              " for ", describe(spec));
+        if (!spec.whole_tensor() && !square && !row)
+            defect("no operand layout on side ", side == Side::a ? "a" : "b", " for ", describe(spec));
         l.granularity = row ? Granularity::row : square ? Granularity::square : Granularity::tensor;
         if (side == Side::a) l.element = DType::bf16;
     } else {
-        check(spec.format == DType::bf16 || spec.format == DType::f32, "no operand layout for ",
-              describe(spec));
+        if (spec.format != DType::bf16 && spec.format != DType::f32)
+            defect("no operand layout for ", describe(spec));
     }
     l.panels = side == Side::b ? ceil_div(rows, panel_columns) : 0;
     // Plain rows may be a view of the caller's tensor, so only code images choose their distance.

@@ -56,7 +56,7 @@ void run(const Operand& o, const T* x, int64_t ld, bool transpose, const QuantIo
             merge(seen, {nullptr, io.amax, nullptr});
             report.amax = nullptr;
         } else {
-            check(io.multiplier, "quantize: ", describe(o.spec), " needs its multiplier");
+            if (!io.multiplier) defect("quantize: ", describe(o.spec), " needs its multiplier");
             whole = scale_of_multiplier(*io.multiplier);
         }
     }
@@ -88,7 +88,7 @@ bool is_view(Tensor x, const QuantSpec& spec, Side side, bool transpose) {
 }  // namespace
 
 Operand reserve_operand(Tensor x, const QuantSpec& spec, Side side, bool transpose, Arena& arena) {
-    check(x.dtype == DType::bf16 || x.dtype == DType::f32, "quantize: ", shape_text(x));
+    if (x.dtype != DType::bf16 && x.dtype != DType::f32) defect("quantize: ", shape_text(x));
     const int64_t rows = transpose ? x.cols() : x.rows(), k = transpose ? x.rows() : x.cols();
     if (!is_view(x, spec, side, transpose)) return allocate_operand(spec, side, rows, k, arena);
     Operand o;
@@ -98,8 +98,8 @@ Operand reserve_operand(Tensor x, const QuantSpec& spec, Side side, bool transpo
 
 Operand quantize(Tensor x, const QuantSpec& spec, Side side, bool transpose, Arena& arena,
                  const QuantIo& io) {
-    check(spec.scaling == Scaling::current || spec.whole_tensor(), "quantize: ", describe(spec),
-          " cannot have a scale that is not its block's own");
+    if (spec.scaling != Scaling::current && !spec.whole_tensor())
+        defect("quantize: ", describe(spec), " cannot have a scale that is not its block's own");
     const Operand o = reserve_operand(x, spec, side, transpose, arena);
     if (is_view(x, spec, side, transpose)) {
         if (io.amax) {
@@ -134,7 +134,7 @@ void dequantize(float* out, const Operand& q) {
 }
 
 void read_codes(uint8_t* codes, float* scales, const Operand& q) {
-    check(q.spec.quantized(), "read_codes: ", describe(q.spec), " has no codes");
+    if (!q.spec.quantized()) defect("read_codes: ", describe(q.spec), " has no codes");
     const Layout l = layout_of(q);
     const char* data = static_cast<const char*>(q.data);
     for (int64_t r = 0; r < q.rows; ++r)

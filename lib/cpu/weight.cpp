@@ -30,7 +30,7 @@ float master_amax(const float* x, int64_t n) {
 }
 
 void check_spec(const QuantSpec& s) {
-    check(s.scaling == Scaling::current, "weight: ", describe(s), " must scale by its own values");
+    if (s.scaling != Scaling::current) defect("weight: ", describe(s), " must scale by its own values");
 }
 
 }  // namespace
@@ -52,8 +52,8 @@ Weight reserve_weight(int64_t out, int64_t in, const WeightSpec& spec, Arena& ar
 }
 
 void prepare(Weight& w, Tensor master) {
-    check(master.dtype == DType::f32 && master.rows() == w.out && master.cols() == w.in, "prepare: master ",
-          shape_text(master), " for a weight of ", w.out, "x", w.in);
+    if (master.dtype != DType::f32 || master.rows() != w.out || master.cols() != w.in)
+        defect("prepare: master ", shape_text(master), " for a weight of ", w.out, "x", w.in);
     const bool f32 = w.spec.forward.format == DType::f32, backward = w.spec.backward;
     const float* x = master.as<float>();
     float amax = 0;
@@ -63,7 +63,8 @@ void prepare(Weight& w, Tensor master) {
                          false);
     // Without a backward layout this packs nothing, but its constructor stores the tensor's scale.
     const Packer transposed(backward ? w.backward : w.forward, backward,
-                            whole_scale(backward ? w.spec.backward_spec : w.spec.forward, amax), false, false);
+                            whole_scale(backward ? w.spec.backward_spec : w.spec.forward, amax), false,
+                            false);
     const auto round = cast_kernels().f32.round;
     const int64_t across = (w.in + unit - 1) / unit, down = (w.out + unit - 1) / unit;
     std::atomic<uint64_t> values{0}, saturated{0}, flushed{0};
