@@ -36,7 +36,9 @@ void restore_from(rl::Session& session, const std::string& which) {
 
 void calibrate_on(rl::Session& session, const std::vector<std::vector<int32_t>>& prompts) {
     std::vector<std::span<const int32_t>> views(prompts.begin(), prompts.end());
-    calibrate(session.model(), session.scratch(), views, session.plan().micro_tokens);
+    const auto done = calibrate(session.model(), session.scratch(), views, session.plan().micro_tokens);
+    for (const auto& f : done.fallbacks)
+        run::log::warn(cat("layer ", f.layer, ": ", f.which, " saturates; its KV cache is BF16"));
 }
 
 namespace {

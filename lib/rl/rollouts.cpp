@@ -31,13 +31,6 @@ void RolloutStage::take(const RolloutSettings& settings, int64_t groups, uint64_
     }
 }
 
-std::vector<std::vector<int32_t>> RolloutStage::peek_prompts(const RolloutSettings& settings,
-                                                             uint64_t next_problem) const {
-    Rollouts r;
-    take(settings, settings.prompts, next_problem, r);
-    return std::move(r.prompts);
-}
-
 Rollouts RolloutStage::run(const RolloutSettings& settings, uint32_t step, uint64_t& next_problem,
                            const std::function<void(size_t, size_t)>& progress) {
     Rollouts kept;

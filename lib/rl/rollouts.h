@@ -53,10 +53,6 @@ class RolloutStage {
     Rollouts run(const RolloutSettings& settings, uint32_t step, uint64_t& next_problem,
                  const std::function<void(size_t done, size_t of)>& progress = {});
 
-    // The problems that run() would take next, for calibration before any rollout.
-    std::vector<std::vector<int32_t>> peek_prompts(const RolloutSettings& settings,
-                                                   uint64_t next_problem) const;
-
   private:
     void take(const RolloutSettings& settings, int64_t groups, uint64_t& next_problem, Rollouts& into) const;
 

@@ -126,20 +126,30 @@ void Trainer::begin_phase() {
         optimizer_.set_updates(state_.updates);
 }
 
-void Trainer::calibrate_first() {
-    uint64_t position = state_.next_problem;
+std::vector<std::vector<int32_t>> Trainer::upcoming_prompts(int64_t count) const {
     std::vector<std::vector<int32_t>> prompts;
-    const int64_t wanted = phase() == Phase::policy   ? recipe_.rollout.prompts
-                           : phase() == Phase::warmup ? recipe_.warmup.batch
-                                                      : recipe_.algorithm.batch;
-    for (int64_t i = 0; i < wanted; ++i) {
-        Problem p = session_.task().train(position++);
-        auto ids = session_.encoder().prompt(p);
+    for (uint64_t i = 0; i < static_cast<uint64_t>(count); ++i) {
+        auto ids = session_.encoder().prompt(session_.task().train(state_.next_problem + i));
         if (static_cast<int64_t>(ids.size()) <= session_.plan().max_prompt_tokens)
             prompts.push_back(std::move(ids));
     }
-    std::vector<std::span<const int32_t>> views(prompts.begin(), prompts.end());
-    calibrate(session_.model(), session_.scratch(), views, recipe_.train.micro_tokens);
+    return prompts;
+}
+
+void Trainer::calibrate_first() {
+    const auto prompts = upcoming_prompts(phase() == Phase::policy   ? recipe_.rollout.prompts
+                                          : phase() == Phase::warmup ? recipe_.warmup.batch
+                                                                     : recipe_.algorithm.batch);
+    const std::vector<std::span<const int32_t>> views(prompts.begin(), prompts.end());
+    log_fallbacks(
+        calibrate(session_.model(), session_.scratch(), views, recipe_.train.micro_tokens).fallbacks);
+}
+
+void Trainer::log_fallbacks(const std::vector<KvFallback>& fallbacks) const {
+    for (const auto& f : fallbacks)
+        run::log::warn(cat("after step ", state_.step, ": layer ", f.layer, ", ", f.which, ": ",
+                           f.counts.saturated, " of ", f.counts.values,
+                           " values saturated; its KV cache is BF16 from now on"));
 }
 
 RolloutSettings Trainer::rollout_settings() const {
@@ -233,25 +243,18 @@ void Trainer::learn(std::vector<Sample>& samples, const UpdateSettings& settings
 
 void Trainer::close_step(run::Record& record) {
     const double start = monotonic_seconds();
-    report_counts(record);
-    for (const auto& f : session_.model().begin_step())
-        run::log::warn(cat("step ", state_.step, ": layer ", f.layer, ", ", f.which, ": ", f.counts.saturated,
-                           " of ", f.counts.values, " values saturated; its KV cache is BF16 from now on"));
+    report_quantization(record, session_.model());
+    log_fallbacks(session_.model().begin_step());
     const char* key = "timing/recompute_kv_scales";
     record.set(key, monotonic_seconds() - start + (record.find(key) ? record.number(key) : 0.0));
 }
 
 void Trainer::recalibrate_on_prompts(run::Record& record) {
     const double start = monotonic_seconds();
-    uint64_t position = state_.next_problem;
-    std::vector<std::vector<int32_t>> prompts;
-    for (int64_t i = 0; i < recipe_.rollout.prompts; ++i) {
-        auto ids = session_.encoder().prompt(session_.task().train(position++));
-        if (static_cast<int64_t>(ids.size()) <= session_.plan().max_prompt_tokens)
-            prompts.push_back(std::move(ids));
-    }
-    std::vector<std::span<const int32_t>> views(prompts.begin(), prompts.end());
-    recalibrate(session_.model(), session_.scratch(), views, recipe_.train.micro_tokens);
+    const auto prompts = upcoming_prompts(recipe_.rollout.prompts);
+    const std::vector<std::span<const int32_t>> views(prompts.begin(), prompts.end());
+    log_fallbacks(
+        recalibrate(session_.model(), session_.scratch(), views, recipe_.train.micro_tokens).fallbacks);
     record.set("timing/recompute_kv_scales", monotonic_seconds() - start);
 }
 
@@ -280,8 +283,6 @@ void Trainer::validate(run::Record& record) {
     }
     state_.last_accuracy = e.accuracy.mean;
 }
-
-void Trainer::report_counts(run::Record& record) { report_quantization(record, session_.model()); }
 
 void Trainer::log_completions(const Rollouts& rollouts) {
     const auto n =

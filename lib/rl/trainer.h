@@ -44,6 +44,8 @@ class Trainer {
     int64_t total_steps() const;
     void begin_phase();
     void calibrate_first();
+    std::vector<std::vector<int32_t>> upcoming_prompts(int64_t count) const;
+    void log_fallbacks(const std::vector<KvFallback>& fallbacks) const;
     void recalibrate_on_prompts(run::Record& record);
     void supervised_step(run::Record& record);
     void policy_step(run::Record& record);
@@ -51,7 +53,6 @@ class Trainer {
                run::Record& record);
     void close_step(run::Record& record);
     void validate(run::Record& record);
-    void report_counts(run::Record& record);
     void log_completions(const Rollouts& rollouts);
     void save(bool best);
     RolloutSettings rollout_settings() const;
