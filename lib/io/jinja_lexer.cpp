@@ -198,7 +198,15 @@ class Lexer {
             ++n;
             while (digits_at(n)) ++n;
         }
-        if (at_ + n < text_.size() && (name_start(text_[at_ + n])))
+        if (at_ + n < text_.size() && (text_[at_ + n] == 'e' || text_[at_ + n] == 'E')) {
+            size_t e = n + 1;
+            if (at_ + e < text_.size() && (text_[at_ + e] == '+' || text_[at_ + e] == '-')) ++e;
+            if (digits_at(e)) {
+                fraction = true;
+                for (n = e; digits_at(n);) ++n;
+            }
+        }
+        if (at_ + n < text_.size() && name_start(text_[at_ + n]))
             refuse_at(source_, line_, "\"", text_.substr(at_, n + 1),
                       "\" is not a number this program reads");
         take(fraction ? TokenKind::number : TokenKind::integer, n);

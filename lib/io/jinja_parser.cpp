@@ -305,7 +305,7 @@ class Parser {
             }
             case TokenKind::number: {
                 double x = 0;
-                text::parse(now().text, x);
+                if (!text::parse(now().text, x)) fail("the number ", now().text, " is out of range");
                 take();
                 e->value = Value(x);
                 return e;

@@ -44,22 +44,28 @@ TEST_CASE("f08: block trimming, and message text is never a template") {
           f["expect"]["add_generation_prompt_false"].get<std::string>());
 }
 
+// Read with io/json, which keeps the order of keys (tojson shows it).
+static Json goldens() { return Json::parse_file(fp8rl::test::data_path("chat_templates.json")); }
+
 TEST_CASE("templates render as jinja2 renders them") {
-    for (const auto& c : read_json("chat_templates.json")["cases"]) {
-        INFO(c["name"]);
-        ChatTemplate t(c["template"].get<std::string>(), c["name"].get<std::string>());
-        Json messages = to_json(c["messages"]), variables = to_json(c["variables"]);
-        CHECK(t.render(messages, false, variables) == c["without_prompt"].get<std::string>());
-        CHECK(t.render(messages, true, variables) == c["with_prompt"].get<std::string>());
+    const Json golden = goldens();
+    REQUIRE(golden["cases"].size() == 31);
+    for (const Json& c : golden["cases"].items()) {
+        INFO(c["name"].as_string());
+        ChatTemplate t(c["template"].as_string(), c["name"].as_string());
+        CHECK(t.render(c["messages"], false, c["variables"]) == c["without_prompt"].as_string());
+        CHECK(t.render(c["messages"], true, c["variables"]) == c["with_prompt"].as_string());
     }
 }
 
 TEST_CASE("what jinja2 refuses to render is refused with the line") {
-    for (const auto& c : read_json("chat_templates.json")["errors"]) {
-        INFO(c["name"]);
-        std::string message = refusal(c["template"].get<std::string>(), to_json(c["messages"]));
+    const Json golden = goldens();
+    REQUIRE(golden["errors"].size() == 8);
+    for (const Json& c : golden["errors"].items()) {
+        INFO(c["name"].as_string());
+        const std::string message = refusal(c["template"].as_string(), c["messages"]);
         CHECK(message.rfind("t.jinja:", 0) == 0);
-        CHECK(message.find(c["words"].get<std::string>()) != std::string::npos);
+        CHECK(message.find(c["words"].as_string()) != std::string::npos);
     }
     CHECK(refusal("\n\n{{ raise_exception('no') }}") == "t.jinja:3: no");
 }
