@@ -1,3 +1,4 @@
+// cpu/adamw: one pass over memory for the update; the norm in blocks of 4,096, added in FP64 in block order.
 #include "cpu/adamw.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// cpu/attention, forward: cuts a batch into tiles of about 48 rows and, where few tiles have long contexts,
+// into chunks of keys; no cut changes a bit (cpu/attention.h). Operands that do not fit together are defects.
 #include "cpu/attention.h"
 
 #include <algorithm>

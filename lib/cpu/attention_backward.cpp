@@ -1,3 +1,5 @@
+// cpu/attention, gradient: one task a sequence and KV head, which alone writes that head's dk and dv; so
+// nothing depends on threads or on the batch. Sequences with a past are defects.
 #include <algorithm>
 
 #include "core/parallel.h"

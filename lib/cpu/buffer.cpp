@@ -1,3 +1,4 @@
+// cpu/buffer: see the header. Memory that the machine refuses is Fault::device.
 #include "cpu/buffer.h"
 
 #include <atomic>

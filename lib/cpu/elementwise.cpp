@@ -1,3 +1,5 @@
+// cpu/elementwise: any split of the elements gives the same values, so work is cut as suits the threads;
+// column sums go through cpu/groups. Shapes or types that do not fit are defects.
 #include "cpu/elementwise.h"
 
 #include "core/parallel.h"

@@ -1,3 +1,5 @@
+// cpu/embed: rows are copied; gradients of one id are added by one task, in row order. An id outside the
+// table is a defect.
 #include "cpu/embed.h"
 
 #include <cstring>

@@ -1,3 +1,5 @@
+// cpu/kv: writes tokens into pages and codes them on the way; amax and counts are exact whatever the threads
+// do. Formats and head sizes that the layout lacks are defects.
 #include "cpu/kv.h"
 
 #include <atomic>

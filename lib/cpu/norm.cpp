@@ -1,3 +1,5 @@
+// cpu/norm: rows in parallel; the gain's gradient in fixed groups of rows (cpu/groups), so that threads do
+// not show in it. Shapes that do not fit are defects.
 #include "cpu/norm.h"
 
 #include <cstring>

@@ -1,3 +1,5 @@
+// cpu/rope: each pair of elements is turned in FP32 and rounded once. Odd head sizes and positions outside
+// the table are defects.
 #include "cpu/rope.h"
 
 #include "core/parallel.h"

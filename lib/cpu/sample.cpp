@@ -1,3 +1,6 @@
+// cpu/sample: a row's distribution, its cutoff under top-k and top-p, and one draw by inverting the cumulated
+// probabilities in id order. Statistics are those of token_logprob (cpu/vocabulary). NaN or infinite logits
+// are a defect.
 #include <algorithm>
 #include <limits>
 #include <vector>

@@ -1,3 +1,4 @@
+// cpu/vocabulary: dispatch to the SIMD level in use; the definitions stand in the header.
 #include "cpu/vocabulary.h"
 
 #include <algorithm>
