@@ -186,10 +186,18 @@ TEST_CASE("empty products are empty or zero, and mismatched operands are defects
     std::fill_n(c.as<float>(), 15, 2.0f);
     Tensor none = arena.tensor(DType::f32, {0, 5});
     cpu::gemm(none, operand(0, 64, Side::a, spec), operand(5, 64, Side::b, spec), false);
+    const Tensor no_tokens = arena.tensor(DType::bf16, {0, 3}),
+                 no_columns = arena.tensor(DType::bf16, {0, 5});
+    const Operand dy = cpu::quantize(no_tokens, spec, Side::a, true, arena, {});
+    const Operand x = cpu::quantize(no_columns, spec, Side::b, true, arena, {});
+    cpu::gemm(c, dy, x, true);
+    CHECK(c.as<float>()[14] == 2.0f);
+    cpu::gemm(c, dy, x, false);
+    CHECK(c.as<float>()[14] == 0.0f);
     CHECK_THROWS_AS(cpu::gemm(c, operand(3, 64, Side::a, spec), operand(5, 32, Side::b, spec), false), Error);
     CHECK_THROWS_AS(cpu::gemm(c, operand(3, 64, Side::a, spec), operand(4, 64, Side::b, spec), false), Error);
     CHECK_THROWS_AS(cpu::gemm(c, operand(3, 64, Side::b, spec), operand(5, 64, Side::b, spec), false), Error);
     CHECK_THROWS_AS(
         cpu::gemm(c, operand(3, 64, Side::a, QuantSpec::mx()), operand(5, 64, Side::b, spec), false), Error);
-    CHECK(c.as<float>()[14] == 2.0f);
+    CHECK(c.as<float>()[14] == 0.0f);
 }
