@@ -7,6 +7,7 @@ namespace {
 
 const char* const weights_file = "weights.safetensors";
 const char* const optimizer_file = "optimizer.safetensors";
+const char* const reference_file = "reference.safetensors";
 
 // Counts as JSON integers, the rest as JSON numbers: both read back to the same bits.
 template <class S, class F, class G>
@@ -26,7 +27,8 @@ void visit_state(S& s, F&& integer, G&& number) {
 
 }  // namespace
 
-run::CheckpointData snapshot(const Model& model, const RunState& state, const std::string& recipe_yaml) {
+run::CheckpointData snapshot(const Model& model, const Model* reference, const RunState& state,
+                             const std::string& recipe_yaml) {
     run::CheckpointData data;
     data.step = state.step;
     data.recipe = recipe_yaml;
@@ -38,6 +40,11 @@ run::CheckpointData snapshot(const Model& model, const RunState& state, const st
         optimizer.tensors.push_back({p.name + ".moment2", p.moment2});
     });
     data.files = {std::move(weights), std::move(optimizer)};
+    if (reference) {
+        run::CheckpointData::File frozen{reference_file, {}};
+        reference->params().visit([&](const Param& p) { frozen.tensors.push_back({p.name, p.master}); });
+        data.files.push_back(std::move(frozen));
+    }
     Json doc = Json::object();
     visit_state(
         state, [&](const char* key, int64_t v) { doc.set(key, v); },
@@ -69,6 +76,13 @@ void restore_weights(Model& model, run::CheckpointReader& reader) {
     }
     model.restore(scales);
     model.prepare();
+}
+
+bool restore_reference(Model& reference, run::CheckpointReader& reader) {
+    if (!reader.has_file(reference_file)) return false;
+    reference.params().visit([&](Param& p) { reader.read(reference_file, p.name, p.master); });
+    reference.prepare();
+    return true;
 }
 
 RunState restore(Model& model, run::CheckpointReader& reader) {

@@ -21,12 +21,17 @@ struct RunState {
     double generated_tokens = 0, trained_tokens = 0;
 };
 
-run::CheckpointData snapshot(const Model& model, const RunState& state, const std::string& recipe_yaml);
+// `reference`: the frozen model of the KL term where it is no longer the run's source (after a warm-up), else
+// null.
+run::CheckpointData snapshot(const Model& model, const Model* reference, const RunState& state,
+                             const std::string& recipe_yaml);
 
-// Fills the model and returns the state. Refuses a checkpoint of another model or recipe identity by name.
-// The weights are prepared again. A frozen reference model is not part of a checkpoint: it is the run's
-// starting point, loaded anew.
+// Fills the model and returns the state. Refuses a checkpoint of another model by name. The weights are
+// prepared again.
 RunState restore(Model& model, run::CheckpointReader& reader);
+
+// Fills the reference; false: the checkpoint holds none.
+bool restore_reference(Model& reference, run::CheckpointReader& reader);
 
 // Weights alone, for evaluation and generation.
 void restore_weights(Model& model, run::CheckpointReader& reader);

@@ -41,6 +41,7 @@ void Trainer::resume() {
     auto found = checkpoints_.find_resume();
     for (const auto& m : found.messages) run::log::warn(m);
     state_ = restore(session_.model(), found.reader);
+    if (session_.reference()) restore_reference(*session_.reference(), found.reader);
     folder_.rewind_to(state_.step);
     saved_step_ = state_.step;
     run::log::info(cat("resumed from ", found.reader.folder()));
@@ -71,6 +72,8 @@ TrainResult Trainer::run() {
             .set("phase", now == Phase::policy   ? "rl"
                           : now == Phase::warmup ? "warmup"
                                                  : "sft");
+        // A validation's quantization events belong to no step (and are not part of a checkpoint).
+        session_.model().take_counts();
         if (now == Phase::policy)
             policy_step(record);
         else
@@ -124,12 +127,27 @@ void Trainer::begin_phase() {
         optimizer_.restart();
     else
         optimizer_.set_updates(state_.updates);
+    if (session_.reference() && !warmup) freeze_reference();
 }
 
-std::vector<std::vector<int32_t>> Trainer::upcoming_prompts(int64_t count) const {
+void Trainer::freeze_reference() {
+    Model& reference = *session_.reference();
+    if (recipe_.warmup.steps > 0 && state_.step == recipe_.warmup.steps) {
+        // The KL term holds the policy near where RL begins, and that is after the warm-up.
+        session_.model().params().visit(
+            [&](Param& p) { session_.backend().copy(reference.params().find(p.name)->master, p.master); });
+        reference.prepare();
+    }
+    // Always on the same problems: a resumed run must find the same scales.
+    const auto prompts = prompts_from(0, recipe_.rollout.prompts);
+    const std::vector<std::span<const int32_t>> views(prompts.begin(), prompts.end());
+    log_fallbacks(calibrate(reference, session_.scratch(), views, recipe_.train.micro_tokens).fallbacks);
+}
+
+std::vector<std::vector<int32_t>> Trainer::prompts_from(uint64_t problem, int64_t count) const {
     std::vector<std::vector<int32_t>> prompts;
     for (uint64_t i = 0; i < static_cast<uint64_t>(count); ++i) {
-        auto ids = session_.encoder().prompt(session_.task().train(state_.next_problem + i));
+        auto ids = session_.encoder().prompt(session_.task().train(problem + i));
         if (static_cast<int64_t>(ids.size()) <= session_.plan().max_prompt_tokens)
             prompts.push_back(std::move(ids));
     }
@@ -137,7 +155,8 @@ std::vector<std::vector<int32_t>> Trainer::upcoming_prompts(int64_t count) const
 }
 
 void Trainer::calibrate_first() {
-    const auto prompts = upcoming_prompts(phase() == Phase::policy   ? recipe_.rollout.prompts
+    const auto prompts =
+        prompts_from(state_.next_problem, phase() == Phase::policy   ? recipe_.rollout.prompts
                                           : phase() == Phase::warmup ? recipe_.warmup.batch
                                                                      : recipe_.algorithm.batch);
     const std::vector<std::span<const int32_t>> views(prompts.begin(), prompts.end());
@@ -251,7 +270,7 @@ void Trainer::close_step(run::Record& record) {
 
 void Trainer::recalibrate_on_prompts(run::Record& record) {
     const double start = monotonic_seconds();
-    const auto prompts = upcoming_prompts(recipe_.rollout.prompts);
+    const auto prompts = prompts_from(state_.next_problem, recipe_.rollout.prompts);
     const std::vector<std::span<const int32_t>> views(prompts.begin(), prompts.end());
     log_fallbacks(
         recalibrate(session_.model(), session_.scratch(), views, recipe_.train.micro_tokens).fallbacks);
@@ -304,7 +323,9 @@ void Trainer::save(bool best) {
     if (saved_step_ == state_.step) return;
     progress_.note("checkpoint");
     metrics_.sync();
-    checkpoints_.save(snapshot(session_.model(), state_, to_yaml(recipe_)), best);
+    const bool moved = session_.reference() && recipe_.warmup.steps > 0;
+    checkpoints_.save(
+        snapshot(session_.model(), moved ? session_.reference() : nullptr, state_, to_yaml(recipe_)), best);
     saved_step_ = state_.step;
     new_best_ = false;
 }

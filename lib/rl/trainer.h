@@ -43,8 +43,9 @@ class Trainer {
     Phase phase() const;
     int64_t total_steps() const;
     void begin_phase();
+    void freeze_reference();
     void calibrate_first();
-    std::vector<std::vector<int32_t>> upcoming_prompts(int64_t count) const;
+    std::vector<std::vector<int32_t>> prompts_from(uint64_t problem, int64_t count) const;
     void log_fallbacks(const std::vector<KvFallback>& fallbacks) const;
     void recalibrate_on_prompts(run::Record& record);
     void supervised_step(run::Record& record);

@@ -28,8 +28,8 @@ TEST_CASE("rollout and training agree to the last bit in every exact mode, with 
          "precision.per_tensor.static_scale=0.02"}};
     const std::vector<std::vector<std::string>> caches = {
         {"precision.kv_cache.format=bf16"},
-        {"precision.kv_cache.format=fp8"},
-        {"precision.kv_cache.format=fp8", "precision.attention=fp8"}};
+        {"precision.kv_cache.format=fp8", "precision.kv_cache.max_saturated=0"},
+        {"precision.kv_cache.format=fp8", "precision.kv_cache.max_saturated=0", "precision.attention=fp8"}};
     for (const auto& mode : modes)
         for (const auto& cache : caches) {
             std::vector<std::string> overrides = mode;
@@ -100,7 +100,8 @@ TEST_CASE(
             if (step == 4) flip.apply(session, samples);
         };
         try {
-            train({}, hooks);
+            // The guard must not move the flipped layer's cache to BF16, which has no scales.
+            train({"precision.kv_cache.max_saturated=0"}, hooks);
             FAIL("the flip went unnoticed");
         } catch (const Error& e) {
             CHECK(e.exit_code() == 3);
@@ -116,13 +117,16 @@ TEST_CASE(
 TEST_CASE("where a recipe makes exactness impossible the plan says why and the run measures how much") {
     FinishedRun current = train({"precision.per_tensor.scaling=current", "precision.recipe=per_tensor"});
     CHECK(current.verdict.starts_with("not exact, because"));
-    FinishedRun rollout_only = train({"precision={recipe: bf16, rollout: {recipe: blockwise}}"});
+    FinishedRun rollout_only =
+        train({"precision={recipe: bf16, kv_cache: {format: bf16}, rollout: {recipe: blockwise}}",
+               "algorithm.entropy=0.01"});
     CHECK(rollout_only.verdict.starts_with("not exact, because"));
     CHECK(number(rollout_only, "mismatch/max_abs") > 0);
     for (const char* key : {"token_mult_prob_error", "gen_kl_error", "policy_kl_error", "js_divergence_error",
                             "sampling_importance_ratio", "approx_entropy", "mismatch/tokens"})
         CHECK(number(rollout_only, key) >= 0);
-    FinishedRun corrected = train({"precision={recipe: bf16, rollout: {recipe: blockwise}}",
-                                   "algorithm.correction.kind=token_truncated"});
+    FinishedRun corrected =
+        train({"precision={recipe: bf16, kv_cache: {format: bf16}, rollout: {recipe: blockwise}}",
+               "algorithm.correction.kind=token_truncated"});
     CHECK(number(corrected, "sampling_importance_ratio/raw") > 0);
 }
