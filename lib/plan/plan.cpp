@@ -108,6 +108,18 @@ Plan make_plan(const Recipe& recipe, const ModelSpec& spec, int64_t longest_prom
         constexpr int64_t automatic_slots = 128;
         RolloutBudget budget = choose_budget(r, recipe.rollout.slots, recipe.rollout.kv_memory, page,
                                              automatic_cache, automatic_slots);
+        // The guard may turn every layer's pages into BF16 ones, on the same bytes; one sequence still fits.
+        if (p.options.kv.format == DType::e4m3 && p.options.kv.max_saturated > 0) {
+            KvPrecision fallback = p.options.kv;
+            fallback.format = DType::bf16;
+            const size_t least =
+                static_cast<size_t>(r.sequence_pages()) * KvCache::page_bytes(layouts, spec, fallback);
+            if (recipe.rollout.kv_memory && static_cast<size_t>(*recipe.rollout.kv_memory) < least)
+                refuse("rollout.kv_memory: ", *recipe.rollout.kv_memory, " bytes; one sequence needs ", least,
+                       " once saturated layers fall back to BF16 (precision.kv_cache.max_saturated: 0 "
+                       "turns that off)");
+            budget.pages = std::max(budget.pages, static_cast<int64_t>((least + page - 1) / page));
+        }
         p.pages = budget.pages;
         p.may_preempt = budget.may_preempt;
         p.engine.schedule = {budget.slots, recipe.rollout.chunk, recipe.rollout.prefix_sharing};
