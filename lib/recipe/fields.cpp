@@ -148,7 +148,7 @@ void add_task(std::vector<Field>& f) {
                       "control experiment: rewards are permuted within the batch"));
     f.push_back(field("task.reward_truncated", FP8RL_AT(task.reward_truncated), boolean,
                       "a completion cut off at max_new_tokens may still be right"));
-    f.push_back(field("task.length", FP8RL_AT(task.length), Integer{1, 64}, "sort: digits to be sorted"));
+    f.push_back(field("task.length", FP8RL_AT(task.length), Integer{2, 64}, "sort: digits to be sorted"));
     f.push_back(
         field("task.digits", FP8RL_AT(task.digits), Integer{1, 9}, "arithmetic: most digits of a number"));
     f.push_back(
