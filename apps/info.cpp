@@ -41,7 +41,8 @@ void model(const std::string& path) {
     print("file", cat(path, ", GGUF v", file.version(), ", ",
                       text::human_bytes(static_cast<double>(file.file_bytes()))));
     print("architecture", s.architecture);
-    print("parameters", text::human_count(static_cast<double>(s.parameters())));
+    print("parameters",
+          cat(s.parameters(), " (", text::human_count(static_cast<double>(s.parameters())), ")"));
     print("shape", cat(s.layers, " layers, hidden ", s.hidden, ", ffn ", s.ffn, ", ", s.heads, " heads, ",
                        s.kv_heads, " kv heads, head ", s.head_dim));
     print("vocabulary", cat(s.vocab, s.tied ? ", tied head" : ", own head"));
