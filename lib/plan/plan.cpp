@@ -15,9 +15,8 @@ ModelOptions model_options(const Recipe& recipe, const ModelSpec& spec, bool tra
     const Precision& p = recipe.precision;
     if (p.rollout && !(p.rollout->kv_cache == p.train.kv_cache && p.rollout->attention == p.train.attention))
         refuse(
-            "precision.rollout.kv_cache and .attention: must be those of precision; a cache of another "
-            "format in "
-            "rollout alone is not built");
+            "precision.rollout.kv_cache and .attention: must be those of precision, or left out; rollout "
+            "and training share one cache");
     if (p.rollout && (p.rollout->recipe == PrecisionMode::fp32) != (p.train.recipe == PrecisionMode::fp32))
         refuse("precision.rollout.recipe: fp32 goes with fp32 only");
     ModelOptions o;

@@ -364,7 +364,7 @@ const std::vector<Section>& sections() {
                          "other rules for rollout; same: exact, else the mismatch is measured"),
         {"precision.rollout.per_tensor", "recipe per_tensor", "", {}, {}},
         {"precision.rollout.bf16", "linear layers that stay BF16", "", {}, {}},
-        {"precision.rollout.kv_cache", "the KV cache", "", {}, {}},
+        {"precision.rollout.kv_cache", "the KV cache; where silent, as in precision.kv_cache", "", {}, {}},
         {"task", "what is asked and rewarded", "", {}, {}},
         {"task.command", "an external reward program", "", {}, {}},
         {"rollout", "how completions are sampled", "", {}, {}},

@@ -122,6 +122,7 @@ class Reader {
 
     void finish(const std::string& file) {
         expand_paths();
+        share_cache();
         for (const auto& c : contradictions(recipe)) {
             bool doubtful = false;  // a key that could not be read may be the whole reason
             for (const auto& k : c.keys)
@@ -179,6 +180,27 @@ class Reader {
 
     void forget(const std::string& section) {
         std::erase_if(origins, [&](const auto& o) { return o.first.starts_with(section + "."); });
+    }
+
+    // Rollout and training share one cache, so what a rollout block leaves out of it is training's.
+    void share_cache() {
+        if (!recipe.precision.rollout) return;
+        auto share = [&](const std::string& key, auto at) {
+            const std::string mine = "precision.rollout." + key, theirs = "precision." + key;
+            if (origins.count(mine)) return;
+            at(*recipe.precision.rollout) = at(recipe.precision.train);
+            if (auto o = origins.find(theirs); o != origins.end()) origins[mine] = o->second;
+        };
+        share(
+            "kv_cache.format", [](PrecisionRules & r) -> auto& { return r.kv_cache.format; });
+        share(
+            "kv_cache.recalibrate", [](PrecisionRules & r) -> auto& { return r.kv_cache.recalibrate; });
+        share(
+            "kv_cache.margin", [](PrecisionRules & r) -> auto& { return r.kv_cache.margin; });
+        share(
+            "kv_cache.max_saturated", [](PrecisionRules & r) -> auto& { return r.kv_cache.max_saturated; });
+        share(
+            "attention", [](PrecisionRules & r) -> auto& { return r.attention; });
     }
 
     void expand_paths() {

@@ -38,7 +38,7 @@ algorithm: {name: sft, clip: [0.1, 0.28], aggregate: constant_length, constant: 
 warmup: {steps: 5, batch: 6, lr: 1e-2, warmup_steps: 1, grad_clip: 0, weight_decay: 0.1}
 optimizer: {lr: 3e-5, weight_decay: 0.01, betas: [0.8, 0.99], eps: 1e-7, grad_clip: 0.5, warmup_steps: 2,
             schedule: cosine, final_fraction: 0.2, moments: bf16, decay_norms: true}
-train: {steps: 9, micro_tokens: 100, recompute: block, on_nonfinite: skip}
+train: {steps: 9, micro_tokens: 100, recompute: block, on_nonfinite: skip, verify: trained}
 validation: {at_start: false, every: 3, at_end: false, samples: 2, temperature: 0.5, size: 10}
 checkpoint: {dir: "out/{name}", every: 4, keep: 2, keep_best: false, before_time_limit: 30s, time_limit: 1h}
 device: {backend: cpu, threads: 2, math: exact}
