@@ -4,6 +4,7 @@
 
 #include "apps/commands.h"
 #include "rl/evaluate.h"
+#include "rl/report.h"
 #include "rl/session.h"
 #include "rl/state.h"
 #include "rollout/calibration.h"
@@ -109,15 +110,7 @@ int eval(const Arguments& a) {
     std::printf("%s\n", r.json().c_str());
     if (!a.completions.empty()) {
         run::CompletionsWriter writer(a.completions);
-        for (const auto& l : e.lines)
-            writer.write({.step = static_cast<int64_t>(l.problem),
-                          .phase = "validation",
-                          .prompt = l.prompt,
-                          .completion = l.completion,
-                          .answer = l.answer,
-                          .reward = l.reward,
-                          .tokens = l.tokens,
-                          .finish = name_of(l.finish)});
+        for (const auto& l : e.lines) writer.write(rl::completion_of(l, static_cast<int64_t>(l.problem)));
     }
     return 0;
 }

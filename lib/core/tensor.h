@@ -3,7 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <initializer_list>
-#include <string>
+#include <ostream>
 
 #include "core/dtype.h"
 #include "core/error.h"
@@ -60,10 +60,16 @@ struct Tensor {
     }
 };
 
-inline std::string shape_text(const Tensor& t) {
-    std::string s = "[";
-    for (int i = 0; i < t.rank; ++i) s += (i ? ", " : "") + std::to_string(t.shape[i]);
-    return s + "] " + name_of(t.dtype);
+// "[4, 8] bf16" when it is streamed: checks name shapes on every op call and must not build text unless they
+// fail.
+struct ShapeText {
+    const Tensor& tensor;
+};
+inline ShapeText shape_text(const Tensor& t) { return {t}; }
+inline std::ostream& operator<<(std::ostream& out, const ShapeText& s) {
+    out << '[';
+    for (int i = 0; i < s.tensor.rank; ++i) out << (i ? ", " : "") << s.tensor.shape[i];
+    return out << "] " << name_of(s.tensor.dtype);
 }
 
 }  // namespace fp8rl

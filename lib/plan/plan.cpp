@@ -104,7 +104,7 @@ Plan make_plan(const Recipe& recipe, const ModelSpec& spec, int64_t longest_prom
         r.prefix_sharing = recipe.rollout.prefix_sharing;
         const size_t page = KvCache::page_bytes(layouts, spec, p.options.kv);
         constexpr size_t automatic_cache = size_t{4} << 30;
-        constexpr int64_t automatic_slots = 128;
+        constexpr int64_t automatic_slots = 256;
         RolloutBudget budget = choose_budget(r, recipe.rollout.slots, recipe.rollout.kv_memory, page,
                                              automatic_cache, automatic_slots);
         // The guard may turn every layer's pages into BF16 ones, on the same bytes; one sequence still fits.

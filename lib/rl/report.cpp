@@ -69,6 +69,17 @@ void report_evaluation(run::Record& record, const Evaluation& e) {
     }
 }
 
+run::Completion completion_of(const Evaluation::Line& l, int64_t step) {
+    return {.step = step,
+            .phase = "validation",
+            .prompt = l.prompt,
+            .completion = l.completion,
+            .answer = l.answer,
+            .reward = l.reward,
+            .tokens = l.tokens,
+            .finish = name_of(l.finish)};
+}
+
 namespace {
 
 double share(uint64_t part, uint64_t of) {

@@ -289,16 +289,7 @@ void Trainer::validate(run::Record& record) {
                  [&](size_t done, size_t of) { progress_.note(cat("validation ", done, "/", of)); });
     report_evaluation(record, e);
     for (size_t i = 0; i < e.lines.size() && static_cast<int64_t>(i) < recipe_.rollout.log_completions; ++i) {
-        const auto& l = e.lines[i];
-        completions_.write(
-            {.step = record.find("step") ? static_cast<int64_t>(record.number("step")) : state_.step,
-             .phase = "validation",
-             .prompt = l.prompt,
-             .completion = l.completion,
-             .answer = l.answer,
-             .reward = l.reward,
-             .tokens = l.tokens,
-             .finish = name_of(l.finish)});
+        completions_.write(completion_of(e.lines[i], static_cast<int64_t>(record.number("step"))));
     }
     state_.last_accuracy = e.accuracy.mean;
 }
