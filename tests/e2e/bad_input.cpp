@@ -55,8 +55,8 @@ TEST_CASE("f11: every bad recipe is refused with its place, and nothing is writt
 TEST_CASE("an unknown key is refused with file, line and the nearest known key") {
     Lab lab;
     std::string text = lab_recipe;
-    check_refused(refused(lab, text + "rollot: {prompts: 3}\n"), {"bad.yaml:12", "rollot", "rollout"});
-    check_refused(refused(lab, text + "seed: 1\nseed: 2\n"), {"bad.yaml:13", "seed"});
+    check_refused(refused(lab, text + "rollot: {prompts: 3}\n"), {"bad.yaml:13", "rollot", "rollout"});
+    check_refused(refused(lab, text + "seed: 1\nseed: 2\n"), {"bad.yaml:14", "seed"});
 }
 
 TEST_CASE("overrides are held to the same rules as the file") {
@@ -103,7 +103,7 @@ TEST_CASE("files that are not there, or not what they should be, are named") {
     Strings file_task = {"task={name: exact_match, train: " + lab.folder("lines.jsonl") + "}"};
     check_refused(refused(lab, text, file_task), {"lines.jsonl"});
     lab.scratch().write("lines.jsonl", "{\"question\": \"1\", \"answer\": \"1\"}\n{\"question\": 2}\n");
-    check_refused(refused(lab, text, file_task), {"lines.jsonl", "line 2"});
+    check_refused(refused(lab, text, file_task), {"lines.jsonl:2", "question"});
     lab.scratch().write("lines.jsonl", "{\"question\": \"1\", \"answer\": \"1\"}\n{\"question\n");
     check_refused(refused(lab, text, file_task), {"lines.jsonl"});
 }

@@ -47,12 +47,13 @@ TEST_CASE("a recipe that cannot be exact says so first, measures it and runs") {
     const std::vector<Strings> recipes = {
         {"precision.recipe=per_tensor", "precision.per_tensor.scaling=current"},
         {"precision={recipe: bf16, rollout: {recipe: blockwise}}"},
-        {"precision={recipe: bf16, rollout: {recipe: per_tensor, scale_rule: vllm}}"},
+        {"precision={recipe: bf16, rollout: {recipe: per_tensor, scale_rule: vllm, kv_cache: {format: "
+         "fp8}}}"},
     };
     Lab lab;
     int n = 0;
     for (const auto& sets : recipes) {
-        INFO(sets.front());
+        INFO(sets.back());
         const std::string name = "run_" + std::to_string(++n);
         Result r = lab.trained(name, sets);
         CHECK(r.said("not exact, because"));
@@ -82,10 +83,29 @@ TEST_CASE("importance correction weighs tokens of a rollout that differs, and no
     CHECK(lab.weights("exact") == lab.weights("exact_corrected"));
 }
 
-TEST_CASE("a KV cache that differs in rollout alone is refused by name") {
+TEST_CASE("a layer whose FP8 cache saturates falls back to BF16, loudly, and stays exact and resumable") {
     Lab lab;
-    Result r =
-        lab.train("run", {"precision={recipe: bf16, rollout: {recipe: bf16, kv_cache: {format: fp8}}}"});
+    const std::string guard = "precision.kv_cache.max_saturated=0.01";
+    Result r = lab.trained("whole", {guard});
+    CHECK(r.said("values saturated; its KV cache is BF16 from now on"));
+    CHECK(lab.summary("whole").at("mismatch/max_abs") == 0);
+    lab.trained("parts", {guard, "train.steps=2"});
+    lab.trained("parts", {guard}, {"--resume"});
+    CHECK(lab.weights("parts") == lab.weights("whole"));
+    // One sequence alone still finds room in the cache of a lone request.
+    Result one =
+        run({"generate", lab.recipe(), "--set", guard, "--set", "checkpoint.dir=" + lab.folder("whole"),
+             "--checkpoint", "latest", "--max-new-tokens", "4", "-p", "31>"});
+    INFO(one.err);
+    CHECK(one.code == 0);
+}
+
+TEST_CASE("a rollout block shares training's cache unless it asks for another, which is refused by name") {
+    Lab lab;
+    Result shown = run({"recipe", "show", lab.recipe(), "--set", "precision.rollout={recipe: bf16}"});
+    CHECK(shown.out.find("precision.rollout.kv_cache.format = fp8 ") != std::string::npos);
+    CHECK(shown.out.find("precision.rollout.kv_cache.max_saturated = 0 ") != std::string::npos);
+    Result r = lab.train("run", {"precision.rollout={recipe: bf16, kv_cache: {format: bf16}}"});
     CHECK(r.code == 2);
     CHECK(r.said("precision.rollout.kv_cache"));
 }

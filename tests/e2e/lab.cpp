@@ -9,7 +9,7 @@ namespace fs = std::filesystem;
 
 const char* const lab_recipe = R"(name: lab
 model: {init: {vocab_size: 264, hidden: 32, layers: 2, heads: 2, kv_heads: 1, ffn: 64, max_position: 32}}
-precision: {recipe: blockwise, kv_cache: {format: fp8}}
+precision: {recipe: blockwise, kv_cache: {format: fp8, max_saturated: 0}}
 task: {name: sort, length: 2, validation_size: 8}
 rollout: {prompts: 8, samples: 12, max_new_tokens: 4}
 algorithm: {name: grpo}

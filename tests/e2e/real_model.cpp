@@ -13,7 +13,7 @@ TEST_CASE("SmolLM2-135M-Instruct adds two and three, and its file is described")
     }
     Result info = run({"info", model});
     REQUIRE(info.code == 0);
-    CHECK(info.out.find("134.5M") != std::string::npos);
+    CHECK(info.out.find("134515008") != std::string::npos);
     CHECK(info.out.find("30 layers, hidden 576") != std::string::npos);
     Options o;
     o.seconds = 120;

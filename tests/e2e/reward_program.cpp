@@ -32,7 +32,8 @@ struct Rewarded {
 // Answers every line with its id and a reward: 1 where the first byte of the completion is even ASCII, by
 // pattern, so that groups differ.
 const char* const by_sed =
-    "sed -u -e 's/^{\"id\": *\\([0-9]*\\),.*\"completion\": *\"[0-7A-Pa-p].*/{\"id\": \\1, \"reward\": 1}/'"
+    "sed -u -e 's/^{\"id\": *\\([0-9]*\\),.*\"completion\": *\"[0-7A-Pa-p].*/{\"id\": \\1, \"reward\": 1}/' "
+    "-e t"
     " -e 's/^{\"id\": *\\([0-9]*\\),.*/{\"id\": \\1, \"reward\": 0.25}/'\n";
 
 }  // namespace
