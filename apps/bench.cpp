@@ -52,11 +52,11 @@ const Shape& find_shape(const std::string& name) {
 }
 
 Recipe bench_recipe(const Arguments& a, const Shape& s) {
-    std::string text =
-        cat("name: bench\nmodel: {init: ", s.init, "}\nprecision: {recipe: ", a.precision,
-            ", kv_cache: {format: ", a.kv_cache, "}}\ntask: {name: sort}\nrollout: {prompts: ", s.prompts,
-            ", samples: ", s.samples, ", max_new_tokens: ", s.completion,
-            ", slots: 64, ignore_eos: true}\noptimizer: {lr: 1e-6}\ntrain: {micro_tokens: 2048}\n");
+    std::string text = cat(
+        "name: bench\nmodel: {init: ", s.init, "}\nprecision: {recipe: ", a.precision,
+        ", kv_cache: {format: ", a.kv_cache, "}}\ntask: {name: sort}\nrollout: {prompts: ", s.prompts,
+        ", samples: ", s.samples, ", max_new_tokens: ", s.completion,
+        ", slots: 64, chunk: 2048, ignore_eos: true}\noptimizer: {lr: 1e-6}\ntrain: {micro_tokens: 2048}\n");
     if (a.threads > 0) text += cat("device: {threads: ", a.threads, "}\n");
     return parse_recipe(text, "bench", a.overrides).recipe;
 }

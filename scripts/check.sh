@@ -8,7 +8,7 @@ scripts/packages.sh clang-format
 step() { printf '\n== %s (%s)\n' "$1" "$(date +%H:%M:%S)"; }
 
 step "format"
-find lib apps cuda tests -name '*.cpp' -o -name '*.h' -o -name '*.inc' | xargs clang-format --dry-run -Werror
+find lib apps cuda tests \( -name '*.cpp' -o -name '*.h' -o -name '*.inc' \) -print0 | xargs -0 clang-format --dry-run -Werror
 
 step "layers"
 python3 scripts/check_layers.py
