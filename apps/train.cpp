@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 
 #include "apps/commands.h"
@@ -62,6 +63,17 @@ void conclude(const Recipe& recipe, const rl::Session& session, const rl::TrainR
     run::log::info(cat("run folder: ", folder));
 }
 
+// A resumed run may be longer or validate more often, but the person should see what else is not as it was.
+void warn_of_changes(const Recipe& recipe, const std::string& stored_path) {
+    const LoadedRecipe stored = load_recipe(stored_path);
+    auto values = [](const Recipe& r) { return text::split(show(LoadedRecipe{r, {}}), '\n'); };
+    const auto before = values(stored.recipe), now = values(recipe);
+    for (const auto& line : now)
+        if (std::find(before.begin(), before.end(), line) == before.end())
+            run::log::warn("resumed with another value than the run began with: " +
+                           line.substr(0, line.find("   (")));
+}
+
 int train(const Arguments& a) {
     LoadedRecipe loaded = a.recipe.load();
     const Recipe& recipe = loaded.recipe;
@@ -92,7 +104,10 @@ int train(const Arguments& a) {
     {
         run::MetricsWriter metrics(folder.metrics_path(), form);
         rl::Trainer trainer(session, folder, metrics, progress, limit);
-        if (a.resume) trainer.resume();
+        if (a.resume) {
+            trainer.resume();
+            warn_of_changes(recipe, folder.recipe_path());
+        }
         folder.write_recipe(to_yaml(recipe));
         result = trainer.run();
     }
