@@ -8,7 +8,6 @@
 #include "apps/commands.h"
 #include "core/error.h"
 #include "run/log.h"
-#include "run/signals.h"
 
 int main(int argc, char** argv) {
     using namespace fp8rl;
@@ -34,11 +33,11 @@ int main(int argc, char** argv) {
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& e) {
-        int code = app.exit(e);
-        return code == 0 ? 0 : static_cast<int>(Fault::user);
+        if (e.get_exit_code() == 0) return app.exit(e);  // --help, --version
+        run::log::error(std::string(e.what()) + " (--help tells more)");
+        return static_cast<int>(Fault::user);
     }
     try {
-        run::install_signal_handlers();
         for (auto& [sub, action] : commands)
             if (sub->parsed()) return action();
     } catch (const Error& e) {

@@ -56,7 +56,7 @@ void conclude(const Recipe& recipe, const rl::Session& session, const rl::TrainR
                                run::json_number(s.max_mismatch), " over ",
                                static_cast<int64_t>(s.compared_tokens), " tokens, each compared to the bit"));
         else
-            run::log::info(cat("exactness: ", session.plan().exactness.reason, "; largest difference ",
+            run::log::info(cat("exactness: none was promised; largest rollout/training log-prob difference ",
                                run::json_number(s.max_mismatch), " over ",
                                static_cast<int64_t>(s.compared_tokens), " tokens"));
     }
@@ -88,14 +88,19 @@ int train(const Arguments& a) {
     auto backend = open_device(recipe);
     rl::Session session(recipe, *backend, rl::Session::Purpose::train);
     run::log::info(cat(backend->device(), "; ", session.source().text));
-    run::log::info(verdict_text(session.plan()));
+    if (session.plan().exactness.exact)
+        run::log::info(verdict_text(session.plan()));
+    else
+        run::log::warn(verdict_text(session.plan()));
     for (const auto& note : session.task().notes()) run::log::info(note);
 
     const auto mode = a.resume      ? run::OpenMode::resume
                       : a.overwrite ? run::OpenMode::overwrite
                                     : run::OpenMode::fresh;
-    run::RunFolder folder(recipe.checkpoint.dir, mode);
     session.load();
+    // Before this there is nothing to save: a signal simply ends the process.
+    run::install_signal_handlers();
+    run::RunFolder folder(recipe.checkpoint.dir, mode);
     auto limit = run::TimeLimit::choose(recipe.checkpoint.time_limit, recipe.checkpoint.before_time_limit,
                                         start, environment, run::epoch_seconds());
     if (!limit.notice().empty()) run::log::info(limit.notice());

@@ -32,6 +32,7 @@ class Backend {
     virtual void* allocate(
         size_t bytes) = 0;  // aligned to Arena::alignment, zero-filled; failure is Fault::device
     virtual void release(void* p) = 0;
+    virtual size_t memory_bytes() const = 0;     // what the device has in all
     virtual size_t workspace_bytes() const = 0;  // what the ops use beside arenas, in all
     virtual void zero(Tensor t) = 0;
     virtual void copy(Tensor dst, Tensor src) = 0;  // same shape; bf16 <-> f32 converts (round)

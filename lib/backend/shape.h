@@ -48,6 +48,7 @@ class ShapeBackend final : public Backend {
     std::string device() const override { return "no device: shapes of " + layouts_.name(); }
     void* allocate(size_t bytes) override;  // an address that must not be touched
     void release(void*) override {}
+    size_t memory_bytes() const override { return layouts_.memory_bytes(); }
     size_t workspace_bytes() const override { return layouts_.workspace_bytes(); }
     void zero(Tensor t) override;
     void copy(Tensor dst, Tensor src) override;

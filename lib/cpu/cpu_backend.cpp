@@ -43,6 +43,7 @@ class CpuBackend final : public Backend {
 
     void* allocate(size_t bytes) override { return cpu::allocate(bytes); }
     void release(void* p) override { cpu::release(p); }
+    size_t memory_bytes() const override { return cpu::memory_bytes(); }
     size_t workspace_bytes() const override { return cpu::workspace_bytes(); }
     void zero(Tensor t) override { cpu::zero(t); }
     void copy(Tensor dst, Tensor src) override { cpu::copy(dst, src); }

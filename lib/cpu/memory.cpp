@@ -3,6 +3,7 @@
 #include "cpu/memory.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <cstring>
@@ -44,6 +45,10 @@ void convert(To* to, const From* from, int64_t n) {
 }
 
 }  // namespace
+
+size_t memory_bytes() {
+    return static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+}
 
 void* allocate(size_t bytes) {
     if (bytes < 2 * huge_page) {

@@ -69,6 +69,10 @@ Plan make_plan(const Recipe& recipe, const ModelSpec& spec, int64_t longest_prom
         refuse("rollout.max_new_tokens: prompts of ", longest_prompt, " tokens and ",
                recipe.rollout.max_new_tokens, " new ones exceed the model's ", spec.max_position,
                " positions");
+    constexpr int64_t most_completions = 1 << 24;
+    if (recipe.rollout.prompts * recipe.rollout.samples > most_completions)
+        refuse("rollout.prompts x rollout.samples: ", recipe.rollout.prompts, " x ", recipe.rollout.samples,
+               " completions of a step are more than ", most_completions);
     p.micro_tokens = train ? recipe.train.micro_tokens : std::max(recipe.train.micro_tokens, p.max_sequence);
     if (p.max_sequence > p.micro_tokens)
         refuse("train.micro_tokens: ", p.micro_tokens, " is less than the longest sequence, ", p.max_sequence,

@@ -18,7 +18,7 @@ std::string row(const char* name, size_t bytes, const char* what) {
 }
 
 // Neighbouring layers with the same modules and precision share a line.
-std::string precision_lines(const PrecisionTable& table) {
+std::string precision_lines(const PrecisionTable& table, bool backward) {
     std::string out;
     struct Group {
         int64_t first, last;
@@ -38,9 +38,10 @@ std::string precision_lines(const PrecisionTable& table) {
             }
             text += line("    %-22s", name, "");
             text += e.precision.quantized() ? cat("weight ", describe(e.precision.weight), " | activation ",
-                                                  describe(e.precision.activation), " | gradient ",
-                                                  describe(e.precision.gradient))
+                                                  describe(e.precision.activation))
                                             : describe(e.precision.weight);
+            if (backward && e.precision.quantized())
+                text += cat(" | gradient ", describe(e.precision.gradient));
             text += cat("   (", e.reason, ")\n");
         }
         if (!groups.empty() && groups.back().text == text && groups.back().last + 1 == layer)
@@ -63,9 +64,9 @@ std::string verdict_text(const Plan& plan) {
 }
 
 std::string plan_text(const Plan& p) {
-    std::string out = "precision\n" + precision_lines(p.options.precision);
+    std::string out = "precision\n" + precision_lines(p.options.precision, p.train);
     if (p.options.differs_in_rollout)
-        out += "precision in rollout\n" + precision_lines(p.options.rollout_precision);
+        out += "precision in rollout\n" + precision_lines(p.options.rollout_precision, false);
     out += cat("  embedding, head, norms, softmax, residual stream: ", name_of(p.options.act),
                " (logits, statistics and masters f32)\n");
     out += cat("  KV cache: ", name_of(p.options.kv.format),
@@ -78,12 +79,12 @@ std::string plan_text(const Plan& p) {
     out += "memory\n";
     out += row("weights", p.weights, "masters, gradients, moments, prepared layouts, scales");
     if (p.reference) out += row("reference", p.reference_weights, "frozen copy for the KL term");
-    out += row("phase", p.phase, "the larger of:");
+    out += row("phase", p.phase, "rollout and update share it: the larger of");
     out += row("  KV cache", p.kv_cache, "rollout");
     if (p.train) out += row("  saved", p.saved, "update: activations kept for backward");
     out += row("scratch", p.scratch, "op temporaries");
     out += row("workspace", p.workspace, "inside the backend");
-    out += row("total", p.total(), "");
+    out += row("total", p.total(), "planned");
     out += "work of a step at full length\n";
     out += cat("  rollout  ", text::human_count(p.rollout_flops), "FLOP\n");
     if (p.train) out += cat("  training ", text::human_count(p.training_flops), "FLOP\n");

@@ -45,8 +45,9 @@ const Number positive{0, any_number.high, true};
 const Number not_negative{0};
 const Number fraction{0, 1};
 const Number beta{0, 1, false, true};
-const Integer count{0};
-const Integer at_least_one{1};
+// Far above any use, far below where products of them overflow.
+const Integer count{0, 1'000'000'000};
+const Integer at_least_one{1, 1 << 24};
 const Boolean boolean{};
 const Text text{};
 const Text filled{false};
@@ -55,11 +56,11 @@ using Strings = ListOf<Text>;
 using Integers = ListOf<Integer>;
 using Path = Maybe<Text>;
 using Size = Maybe<Integer>;
-const Size automatic_size{"auto", {1}};
+const Size automatic_size{"auto", {1, 1 << 24}};
 const Path path{"none", {false}};
 
 void add_model(std::vector<Field>& f) {
-    f.push_back(field("model.path", FP8RL_AT(model.path), path, "a GGUF file or a Hugging Face folder"));
+    f.push_back(field("model.path", FP8RL_AT(model.path), path, "a GGUF file"));
     auto init = [&](const char* key, auto at, auto codec, const char* doc) {
         f.push_back(field(
             std::string("model.init.") + key, [at](auto& r) -> auto& { return at(*r.model.init); }, codec,
@@ -71,17 +72,17 @@ void add_model(std::vector<Field>& f) {
     init("layers", FP8RL_AT(layers), Integer{1, 10000}, "decoder blocks");
     init("heads", FP8RL_AT(heads), Integer{1, 4096}, "query heads");
     init("kv_heads", FP8RL_AT(kv_heads), Integer{1, 4096}, "key and value heads; divides heads");
-    init("head_dim", FP8RL_AT(head_dim), Size{"auto", {2, 1024}},
+    init("head_dim", FP8RL_AT(head_dim), Size{"auto", {2, 256}},
          "elements of a head, even; auto: hidden / heads");
     init("ffn", FP8RL_AT(ffn), Integer{1, 1 << 22}, "inner width of the SwiGLU MLP");
-    init("rope_theta", FP8RL_AT(rope_theta), positive, "base of the rotary frequencies");
-    init("rms_eps", FP8RL_AT(rms_eps), positive, "epsilon of every RMSNorm");
+    init("rope_theta", FP8RL_AT(rope_theta), Number{1, 1e12}, "base of the rotary frequencies");
+    init("rms_eps", FP8RL_AT(rms_eps), Number{1e-20, 1}, "epsilon of every RMSNorm");
     init("tied", FP8RL_AT(tied), boolean, "the LM head is the embedding table");
     init("qk_norm", FP8RL_AT(qk_norm), boolean, "RMSNorm on each head of Q and K");
     init("attention_bias", FP8RL_AT(attention_bias), boolean, "biases on the q, k and v projections");
     init("max_position", FP8RL_AT(max_position), Integer{1, 1 << 24},
          "longest sequence, prompt and completion together");
-    init("init_std", FP8RL_AT(init_std), positive, "standard deviation of the initial weights");
+    init("init_std", FP8RL_AT(init_std), Number{1e-6, 10}, "standard deviation of the initial weights");
     init("tokenizer", FP8RL_AT(tokenizer), Text{false}, "bytes: one token a byte, then special tokens");
 }
 
@@ -178,10 +179,10 @@ void add_rollout(std::vector<Field>& f) {
                       "completions of a prompt: its group"));
     f.push_back(field("rollout.max_new_tokens", FP8RL_AT(rollout.max_new_tokens), at_least_one,
                       "tokens of a completion at most, end-of-sequence included"));
-    f.push_back(field("rollout.temperature", FP8RL_AT(rollout.temperature), positive,
+    f.push_back(field("rollout.temperature", FP8RL_AT(rollout.temperature), Number{1e-6, 1e6},
                       "of sampling, and of the training log-probs"));
-    f.push_back(field("rollout.top_p", FP8RL_AT(rollout.top_p), Number{0, 1, true},
-                      "mass of the tokens kept; 1: all"));
+    f.push_back(
+        field("rollout.top_p", FP8RL_AT(rollout.top_p), Number{1e-6, 1}, "mass of the tokens kept; 1: all"));
     f.push_back(field("rollout.top_k", FP8RL_AT(rollout.top_k), Integer{0, 1 << 24}, "tokens kept; 0: all"));
     f.push_back(
         field("rollout.stop", FP8RL_AT(rollout.stop), ListOf<Text>{filled}, "strings that end a completion"));
@@ -293,7 +294,7 @@ void add_run(std::vector<Field>& f) {
     f.push_back(field("validation.at_end", FP8RL_AT(validation.at_end), boolean, "after the last step"));
     f.push_back(
         field("validation.samples", FP8RL_AT(validation.samples), at_least_one, "completions of a problem"));
-    f.push_back(field("validation.temperature", FP8RL_AT(validation.temperature), not_negative,
+    f.push_back(field("validation.temperature", FP8RL_AT(validation.temperature), Number{0, 1e6},
                       "of sampling; 0: greedy"));
     f.push_back(field("validation.size", FP8RL_AT(validation.size), automatic_size,
                       "problems used; auto: all of task.validation_size"));
@@ -311,7 +312,7 @@ void add_run(std::vector<Field>& f) {
 
     f.push_back(field("device.backend", FP8RL_AT(device.backend),
                       Choice<BackendChoice>{{"auto", "cpu", "cuda"}}, "auto: a GPU when there is one"));
-    f.push_back(field("device.threads", FP8RL_AT(device.threads), Size{"auto", {1, 4096}},
+    f.push_back(field("device.threads", FP8RL_AT(device.threads), Size{"auto", {1, 1024}},
                       "auto: what the machine offers"));
     f.push_back(field("device.math", FP8RL_AT(device.math), Choice<MathMode>{{"fast", "exact"}},
                       "exact: a GPU takes no shortcut that the CPU does not take"));

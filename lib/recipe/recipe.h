@@ -34,7 +34,7 @@ struct ModelInit {
 
 // Exactly one of the two is given.
 struct ModelConfig {
-    std::optional<std::string> path;  // a GGUF file or a Hugging Face folder
+    std::optional<std::string> path;  // a GGUF file
     std::optional<ModelInit> init;
     bool operator==(const ModelConfig&) const = default;
 };

@@ -17,12 +17,24 @@ static bool set_aside(const Exercise& e) { return question_hash(e.question) % 8 
 
 GeneratedTask::GeneratedTask(const TaskOptions& options, Draw draw)
     : Task(options.reward_truncated), options_(options), draw_(std::move(draw)) {
+    if (options_.validation_size < 1)
+        refuse("task.validation_size: 0 means a whole file; ", options_.name,
+               " is generated and needs at least 1");
+    constexpr int64_t most = 1'000'000;
+    if (options_.validation_size > most)
+        refuse("task.validation_size: ", options_.validation_size, " is more than ", most,
+               " generated problems");
     Random random(0, Stream::task, 0, ~uint32_t{0});  // train() draws never reach this key
     std::unordered_set<std::string> seen;
     const int64_t attempts = 1000 + 200 * options_.validation_size;
-    for (int64_t i = 0; i < attempts && validation_size() < options_.validation_size; ++i) {
+    // Far more draws in a row without anything new than chance allows while much is left: there is no more.
+    int64_t fruitless = 0;
+    for (int64_t i = 0; i < attempts && fruitless < 20000 && validation_size() < options_.validation_size;
+         ++i) {
         Exercise e = draw_(random);
-        if (set_aside(e) && seen.insert(e.question).second) validation_.push_back(std::move(e));
+        const bool fresh = set_aside(e) && seen.insert(e.question).second;
+        fruitless = fresh ? 0 : fruitless + 1;
+        if (fresh) validation_.push_back(std::move(e));
     }
     if (validation_size() < options_.validation_size)
         refuse("task.validation_size: ", options_.validation_size, " asked, but with these settings ",

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <limits>
 
+#include "core/text.h"
 #include "io/gguf.h"
 #include "rl/settings.h"
 
@@ -95,6 +96,9 @@ Session::Session(const Recipe& recipe, Backend& backend, Purpose purpose, int64_
         task_ = make_task(task_options(recipe, chat));
         longest = longest_prompt();
     }
+    // What the engine would refuse later is refused before anything is written or allocated.
+    validate(rollout_sampling());
+    if (purpose != Purpose::generate) validate(validation_sampling());
     plan_ = make_plan(
         recipe_, source_.spec, longest, backend_, purpose == Purpose::train,
         [&](Model& model, Model* reference, Arena& phase, Arena& scratch, std::span<const int64_t> lengths) {
@@ -125,6 +129,12 @@ int64_t Session::longest_prompt() const {
 }
 
 void Session::load() {
+    const size_t available = backend_.memory_bytes();
+    if (plan_.total() > available)
+        refuse("the plan needs ", text::human_bytes(static_cast<double>(plan_.total())), ", this device has ",
+               text::human_bytes(static_cast<double>(available)),
+               "; smaller: train.micro_tokens, rollout.kv_memory, optimizer.moments: bf16, train.recompute: "
+               "block");
     auto arena = [&](const char* name, size_t bytes) {
         blocks_.push_back(std::make_unique<Block>(backend_, bytes));
         return std::make_unique<Arena>(name, blocks_.back()->data, bytes);
@@ -153,7 +163,11 @@ void Session::load() {
 
 void Session::complete(SamplingConfig& s) const {
     s.stop_ids = source_.tokenizer->stop_ids();
-    for (int64_t id : recipe_.rollout.stop_ids) s.stop_ids.push_back(static_cast<int32_t>(id));
+    for (int64_t id : recipe_.rollout.stop_ids) {
+        if (id >= source_.spec.vocab)
+            refuse("rollout.stop_ids: ", id, " is outside the vocabulary of ", source_.spec.vocab);
+        s.stop_ids.push_back(static_cast<int32_t>(id));
+    }
     s.decode = [tokenizer = source_.tokenizer.get()](int32_t id) { return tokenizer->bytes_of(id); };
 }
 SamplingConfig Session::rollout_sampling() const {

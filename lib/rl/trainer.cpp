@@ -201,7 +201,10 @@ void Trainer::supervised_step(run::Record& record) {
             static_cast<int64_t>(s.tokens.size()) >
                 std::min(recipe_.train.micro_tokens, session_.plan().spec.max_position)) {
             if (++left_out > 10000)
-                refuse("train.micro_tokens: 10,000 problems in a row are too long for it");
+                refuse("10,000 problems in a row do not fit; the last has a prompt of ", s.prompt_tokens,
+                       " tokens (at most ", session_.plan().max_prompt_tokens, ") and with its solution ",
+                       s.tokens.size(), " (at most the model's ", session_.plan().spec.max_position,
+                       " positions and train.micro_tokens ", recipe_.train.micro_tokens, ")");
             continue;
         }
         samples.push_back(std::move(s));

@@ -68,8 +68,8 @@ TEST_CASE("numbers must be finite and in range") {
         CHECK(has(refusal("", {std::string("optimizer.lr=") + bad}), {"optimizer.lr", "finite"}));
     for (const char* bad : {"-1e-6", "1e-6x", "1,5", "1e999", "true", "--1"})
         CHECK(has(refusal("", {std::string("optimizer.lr=") + bad}), {"optimizer.lr", "number"}));
-    CHECK(has(refusal("rollout: {top_p: 0}"), {"(0, 1]", "out of range"}));
-    CHECK(has(refusal("rollout: {temperature: 0}"), {"number > 0"}));
+    CHECK(has(refusal("rollout: {top_p: 0}"), {"[1e-6, 1]", "out of range"}));
+    CHECK(has(refusal("rollout: {temperature: 0}"), {"[1e-6, 1e+6]"}));
     CHECK(has(refusal("optimizer: {betas: [0.9, 1]}"), {"[0, 1)"}));
     CHECK(has(refusal("optimizer: {betas: [0.9]}"), {"two numbers"}));
     CHECK(has(refusal("optimizer: {betas: 0.9}"), {"list"}));
