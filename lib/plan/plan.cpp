@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "backend/shape.h"
+#include "core/text.h"
 #include "rollout/budget.h"
 
 namespace fp8rl {
@@ -85,6 +86,11 @@ Plan make_plan(const Recipe& recipe, const ModelSpec& spec, int64_t longest_prom
     model.reserve(weights);
     model.mark_calibrated();
     p.weights = weights.high_water();
+    // A model that cannot fit is not worth counting further.
+    if (p.weights > layouts.memory_bytes())
+        refuse("the model's weights, gradients and moments alone need ",
+               text::human_bytes(static_cast<double>(p.weights)), ", this device has ",
+               text::human_bytes(static_cast<double>(layouts.memory_bytes())));
     std::unique_ptr<Model> reference;
     if (p.reference) {
         ModelOptions frozen = p.options;

@@ -69,7 +69,7 @@ void add_model(std::vector<Field>& f) {
     init("vocab_size", FP8RL_AT(vocab_size), Integer{264, 1 << 24},
          "rows of the embedding; 256 bytes and specials at least");
     init("hidden", FP8RL_AT(hidden), Integer{1, 1 << 20}, "width of the residual stream");
-    init("layers", FP8RL_AT(layers), Integer{1, 10000}, "decoder blocks");
+    init("layers", FP8RL_AT(layers), Integer{1, 1000}, "decoder blocks");
     init("heads", FP8RL_AT(heads), Integer{1, 4096}, "query heads");
     init("kv_heads", FP8RL_AT(kv_heads), Integer{1, 4096}, "key and value heads; divides heads");
     init("head_dim", FP8RL_AT(head_dim), Size{"auto", {2, 256}},

@@ -54,6 +54,22 @@ TEST_CASE("sequences that fit neither the model nor a micro-batch are refused by
     CHECK(refusal({"rollout.max_new_tokens=120"}).empty());
 }
 
+TEST_CASE("a model larger than the machine is refused before anything else is counted") {
+    auto backend = make_cpu_backend();
+    ModelSpec huge = spec();
+    huge.layers = 40, huge.hidden = 65536, huge.ffn = 1 << 18, huge.heads = 512, huge.kv_heads = 64,
+    huge.head_dim = 128;
+    try {
+        make_plan(
+            parse_recipe(base, "test").recipe, huge, 8, *backend, true,
+            [](Model&, Model*, Arena&, Arena&, std::span<const int64_t>) { FAIL("counted all the same"); });
+        FAIL("planned terabytes");
+    } catch (const Error& e) {
+        CHECK(e.exit_code() == 2);
+        CHECK(contains(e.what(), "this device has"));
+    }
+}
+
 TEST_CASE("precision rules that match nothing, and a cache of another format in rollout alone, are refused") {
     CHECK(contains(refusal({"precision.bf16.modules=[\"*.down_porj\"]"}), "down_porj"));
     CHECK(contains(
