@@ -154,7 +154,7 @@ void Checkpoints::write_temporary(const std::string& folder, const CheckpointDat
         MappedFile file(folder + "/" + name);
         Json entry = Json::object();
         entry.set("name", name).set("bytes", static_cast<int64_t>(file.size()));
-        entry.set("xxh64", hex16(xxh64(file.data(), file.size())));
+        entry.set("xxh64", hex16(xxh64(file)));
         point(listed.empty() ? "first_write" : "between_files");
         listed.push_back(std::move(entry));
     };

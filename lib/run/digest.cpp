@@ -1,5 +1,8 @@
 #include "run/digest.h"
 
+#include <sys/mman.h>
+
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
@@ -23,17 +26,26 @@ uint64_t merge(uint64_t h, uint64_t lane) { return (h ^ round(0, lane)) * p1 + p
 
 }  // namespace
 
-uint64_t xxh64(const void* data, size_t bytes) {
+static uint64_t digest(const void* data, size_t bytes, bool mapped) {
     auto* p = static_cast<const unsigned char*>(data);
     size_t left = bytes;
     uint64_t h = p5;
     if (left >= 32) {
         uint64_t a = p1 + p2, b = p2, c = 0, d = 0 - p1;
-        for (; left >= 32; p += 32, left -= 32) {
-            a = round(a, load<uint64_t>(p));
-            b = round(b, load<uint64_t>(p + 8));
-            c = round(c, load<uint64_t>(p + 16));
-            d = round(d, load<uint64_t>(p + 24));
+        constexpr size_t window = size_t{64} << 20;
+        while (left >= 32) {
+            const auto* begin = p;
+            const size_t block = std::min(left / 32 * 32, window);
+            for (const auto* end = p + block; p != end; p += 32) {
+                a = round(a, load<uint64_t>(p));
+                b = round(b, load<uint64_t>(p + 8));
+                c = round(c, load<uint64_t>(p + 16));
+                d = round(d, load<uint64_t>(p + 24));
+            }
+            left -= block;
+            // Pages of a file come back when they are read again; without this a checkpoint would count as
+            // memory of the run.
+            if (mapped && block == window) madvise(const_cast<unsigned char*>(begin), window, MADV_DONTNEED);
         }
         h = std::rotl(a, 1) + std::rotl(b, 7) + std::rotl(c, 12) + std::rotl(d, 18);
         for (uint64_t lane : {a, b, c, d}) h = merge(h, lane);
@@ -46,6 +58,9 @@ uint64_t xxh64(const void* data, size_t bytes) {
     h = (h ^ h >> 29) * p3;
     return h ^ h >> 32;
 }
+
+uint64_t xxh64(const void* data, size_t bytes) { return digest(data, bytes, false); }
+uint64_t xxh64(const MappedFile& file) { return digest(file.data(), file.size(), true); }
 
 std::string hex16(uint64_t digest) {
     std::string s(16, '0');

@@ -2,6 +2,9 @@
 // can be damaged. Killing and full disks are in checkpoint_faults.cpp.
 #include "run/checkpoint.h"
 
+#include <unistd.h>
+
+#include <cstdlib>
 #include <set>
 
 #include "run/digest.h"
@@ -71,6 +74,20 @@ TEST_CASE("XXH64 gives the values of libxxhash 0.8.1") {
     }
     CHECK(xxh64("abc") == 0x44bc2cf5ad770999);
     CHECK(hex16(0x00bc2cf5ad770999) == "00bc2cf5ad770999");
+}
+
+TEST_CASE("a file's digest is that of its bytes, also where its pages are given back on the way") {
+    std::string bytes((size_t{64} << 20) * 2 + 12345, '\0');
+    for (size_t i = 0; i < bytes.size(); i += 997) bytes[i] = static_cast<char>(i / 997);
+    char path[] = "/tmp/fp8rl_digest_XXXXXX";
+    const int fd = mkstemp(path);
+    REQUIRE(fd >= 0);
+    REQUIRE(write(fd, bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size()));
+    close(fd);
+    MappedFile file(path);
+    CHECK(xxh64(file) == xxh64(bytes));
+    CHECK(xxh64(file) == xxh64(file.text()));  // the pages are as before
+    unlink(path);
 }
 
 TEST_CASE("f12: every folder state resumes from the checkpoint of the field case, and says why") {
