@@ -84,11 +84,7 @@ static void count_update(const Recipe& recipe, Model& model, Model* reference, A
 }
 
 Session::Session(const Recipe& recipe, Backend& backend, Purpose purpose, int64_t longest)
-    : recipe_(recipe),
-      backend_(backend),
-      purpose_(purpose),
-      source_(recipe.model),
-      encoder_(*source_.tokenizer) {
+    : recipe_(recipe), backend_(backend), source_(recipe.model), encoder_(*source_.tokenizer) {
     if (purpose != Purpose::generate) {
         const PromptFormat format = recipe.task.format;
         const bool chat =

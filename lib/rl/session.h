@@ -75,7 +75,6 @@ class Session {
 
     Recipe recipe_;
     Backend& backend_;
-    Purpose purpose_;
     ModelSource source_;
     PromptEncoder encoder_;
     std::unique_ptr<Task> task_;

@@ -124,8 +124,8 @@ void Updater::run(Micro& m, std::vector<Sample>& samples, const UpdateSettings& 
         }
         m.old = m.logp;
     }
-    (gradient ? report.rows_backward : report.rows_forward) += m.batch.rows();
     if (!gradient) return;
+    report.rows_backward += m.batch.rows();
 
     Loss loss;
     if (settings.supervised) {

@@ -47,7 +47,6 @@ struct PassReport {
     LossCounters loss;
     AgreementCounters agreement;
     int64_t micro_batches = 0;
-    int64_t rows_forward = 0;   // rows that went forward only
     int64_t rows_backward = 0;  // rows that went forward and backward
     int64_t samples_trained = 0;
     bool has_gradient() const { return samples_trained > 0; }
